@@ -1,0 +1,1 @@
+"""relayd: a durable relay between workers and controllers, over a Unix socket."""

@@ -1,0 +1,1 @@
+"""The running service: listener, connections, hosting of relays, waiting readers."""

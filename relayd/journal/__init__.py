@@ -1,0 +1,1 @@
+"""What is on disk: segments and groups, the writer, page reads, sealing, collection."""

@@ -1,0 +1,1 @@
+"""What travels between daemon and clients: frames, messages, records, cursors, limits, errors. Pure."""

@@ -1,0 +1,90 @@
+"""Kinds of events and the data of relayd's own (docs/reference/events.md, which is generated from here).
+
+An application's kinds are opaque. Those with a reserved prefix are relayd's: a client cannot record one, and one that
+this version does not know refuses the open (`later_format`), because folding past it would guess.
+"""
+
+import re
+from typing import Annotated, Final
+
+import msgspec
+
+from relayd.protocol.cursor import Cursor
+
+RESERVED_PREFIXES: Final = ("relay.", "command.", "checkpoint.", "surface.", "reply.", "edits.")
+
+_KIND: Final = re.compile(r"[a-z][a-z0-9._-]{0,63}", re.ASCII)
+
+StoreId = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+
+
+class RetentionBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bounded retention: whole old segments go past `bytes`, acknowledged or not."""
+
+    bytes: Annotated[int, msgspec.Meta(ge=1)]
+
+
+RetentionWord = Annotated[str, msgspec.Meta(pattern="^(checkpointed|acknowledged)$")]
+Retention = RetentionWord | RetentionBytes
+RETENTION_DEFAULT: Final[Retention] = "checkpointed"
+
+
+class EventData(msgspec.Struct, frozen=True, omit_defaults=True, tag_field=None):
+    """The data of one of relayd's own kinds; fields that a later version adds are passed over."""
+
+
+class RelayCreated(EventData, frozen=True, omit_defaults=True):
+    """The first event of a relay."""
+
+    store: StoreId
+    retention: Retention
+    max_active: int
+
+
+class RelayRestored(EventData, frozen=True, omit_defaults=True):
+    """The first event after a seed: `seed` is the 32-byte digest of the seed file it began from."""
+
+    store: StoreId
+    seed: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    retention: Retention
+    max_active: int
+
+
+class RelayEvicted(EventData, frozen=True, omit_defaults=True):
+    """Bounded retention dropped everything up to `through`."""
+
+    through: Cursor
+
+
+class RelayLost(EventData, frozen=True, omit_defaults=True):
+    """Salvage gave up the ordinals `first` to `last`."""
+
+    first: int
+    last: int
+    reason: str
+
+
+class RelayClamped(EventData, frozen=True, omit_defaults=True):
+    """An event of `kind` with `bytes` bytes stood here that no clamping could fit."""
+
+    kind: str
+    bytes: int
+
+
+KINDS: Final[dict[str, type[EventData]]] = {
+    "relay.created": RelayCreated,
+    "relay.restored": RelayRestored,
+    "relay.evicted": RelayEvicted,
+    "relay.lost": RelayLost,
+    "relay.clamped": RelayClamped,
+}
+
+
+def is_kind(kind: str) -> bool:
+    """Whether `kind` has the grammar of a kind."""
+    return _KIND.fullmatch(kind) is not None
+
+
+def is_reserved(kind: str) -> bool:
+    """Whether `kind` is one of relayd's own, known to this version or not."""
+    return kind.startswith(RESERVED_PREFIXES)

@@ -1,0 +1,1 @@
+"""From disk to memory: snapshots, opening, torn tails, quarantine, salvage, seeds."""

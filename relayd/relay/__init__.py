@@ -1,0 +1,1 @@
+"""What a relay is: state, decide, fold. No I/O, no clock, no randomness."""

@@ -1,0 +1,21 @@
+"""What a relay may let go of (docs/reference/journal.md, "Retention and collection"). Pure."""
+
+from relayd.protocol.cursor import GENESIS, Cursor
+from relayd.relay.acknowledged import Acknowledgements
+from relayd.relay.state import RelayState
+
+
+def retained(state: RelayState, acknowledgements: Acknowledgements) -> Cursor:
+    """The cursor up to which nobody needs the events any more.
+
+    `checkpointed`: the smaller of acknowledged and floor, where no floor yet counts as genesis. The others: what is
+    acknowledged.
+    """
+    if state.retention != "checkpointed":
+        return acknowledgements.acknowledged
+    return min(acknowledgements.acknowledged, state.floor or GENESIS, key=lambda cursor: cursor.ordinal)
+
+
+def base(state: RelayState, acknowledgements: Acknowledgements) -> Cursor:
+    """The cursor of the last event that may be gone: it rises to retained, or to an eviction."""
+    return max(retained(state, acknowledgements), state.evicted, key=lambda cursor: cursor.ordinal)
