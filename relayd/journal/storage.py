@@ -1,14 +1,31 @@
-"""The one module that touches files; everything above takes a `Directory` (docs/reference/journal.md, "Layout").
+"""The one way to files; everything above takes a `Directory` (docs/reference/journal.md, "Layout").
 
-`Directory` and `File` are the seam: `open_state_directory` gives the real ones, tests give simulated ones. Every call blocks, and
-raises OSError as the system gave it; what an errno means to callers is decided in relayd/journal/trouble.py. Nothing is
+`Directory` and `File` are the seam: relayd/journal/real_storage.py gives the real ones, tests give simulated ones. Every
+call blocks, and raises OSError as the system gave it; what an errno means to callers is decided in relayd/journal/trouble.py. Nothing is
 opened through a link, and every file must be regular and owned by the daemon's user.
 """
 
+import errno
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from relayd.protocol.event import Buffer
+
+
+class ShortWriteError(OSError):
+    """The system took fewer bytes of a write than it was given: room ran out in the middle (errno ENOSPC)."""
+
+    def __init__(self, written: int, wanted: int) -> None:
+        super().__init__(errno.ENOSPC, f"{written} of {wanted} bytes were taken")
+        self.written = written
+        self.wanted = wanted
+
+
+class ForeignFileError(OSError):
+    """What stands under a name is a link, no regular file or directory, or another user's (errno EPERM)."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(errno.EPERM, what, path)
 
 
 class Identity(NamedTuple):

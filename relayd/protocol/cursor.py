@@ -57,7 +57,7 @@ class Span(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What was looked up for a cursor: the digest at its ordinal, and the unreadable span that begins right after it."""
+    """What was looked up for a cursor: the digest at its ordinal, and the unreadable span right after it."""
 
     digest: bytes | None = None
     unreadable: Span | None = None
