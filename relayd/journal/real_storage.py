@@ -1,4 +1,9 @@
-"""The real files behind relayd/journal/storage.py: names are opened relative to an open directory, never through a link."""
+"""The real files behind relayd/journal/storage.py, which documents the methods.
+
+Names are opened relative to an open directory, never through a link.
+"""
+
+# ruff: noqa: D102 - each method is documented where the seam states it
 
 import contextlib
 import errno
@@ -140,11 +145,14 @@ class RealFile:
 
 
 class RealDirectory:
-    """An open directory of ours; `path` is absolute."""
+    """An open directory of ours; `path` is absolute. The one that `holds_reserve` ends it when it is closed."""
 
-    def __init__(self, descriptor: int, path: str, identity: Identity, reserve: Reserve) -> None:
+    def __init__(
+        self, descriptor: int, path: str, identity: Identity, reserve: Reserve, *, holds_reserve: bool = False
+    ) -> None:
         self._descriptor = descriptor
         self._reserve = reserve
+        self._holds_reserve = holds_reserve
         self.path = path
         self.identity = identity
 
@@ -212,7 +220,7 @@ class RealDirectory:
 
     def still_there(self) -> bool:
         try:
-            status = os.stat(self.path)
+            status = os.stat(self.path)  # noqa: PTH116 - as in _inside
         except (FileNotFoundError, NotADirectoryError):
             return False
         return Identity(status.st_dev, status.st_ino) == self.identity
@@ -221,6 +229,8 @@ class RealDirectory:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+            if self._holds_reserve:
+                self._reserve.close()
             self._reserve.refill()
 
 
@@ -234,7 +244,7 @@ def open_state_directory(path: str, *, make: bool = False) -> RealDirectory:
     """Opens the directory at `path`, which may itself be a link; all below it is opened without following any.
 
     `make`: where nothing stands there it is made first, mode 0700, with the parents it lacks, and their names synced.
-    Every directory and file opened from it shares one reserve of descriptors, which lives as long as they do.
+    Every directory and file opened from it shares one reserve of descriptors, until this directory is closed.
     Raises ForeignFileError (no directory, another owner), FileNotFoundError, OSError.
     """
     path = os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow links, and `still_there` must ask by this path
@@ -243,7 +253,8 @@ def open_state_directory(path: str, *, make: bool = False) -> RealDirectory:
     reserve = Reserve()
     try:
         descriptor = os.open(path, _DIRECTORY_FLAGS)
-        return RealDirectory(descriptor, path, _checked(descriptor, path, directory=True), reserve)
+        identity = _checked(descriptor, path, directory=True)
+        return RealDirectory(descriptor, path, identity, reserve, holds_reserve=True)
     except NotADirectoryError as error:
         reserve.close()
         raise ForeignFileError(path, "is no directory") from error

@@ -33,6 +33,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
+import msgspec
+
 from relayd.protocol.event import RECORD_HEADER_BYTES, Buffer
 from relayd.protocol.limits import EVENT_BODY_BYTES_MAX, MIB, ORDINAL_MAX
 
@@ -61,7 +63,7 @@ class SegmentHeader(NamedTuple):
     segment: bytes
 
 
-class GroupHeader(NamedTuple):
+class GroupHeader(msgspec.Struct, frozen=True, gc=False):
     """What a group says of itself; `offset` is where it says that it stands."""
 
     segment: bytes
@@ -77,8 +79,8 @@ class GroupHeader(NamedTuple):
         return self.offset + GROUP_HEADER_BYTES + self.length
 
 
-class Group(NamedTuple):
-    """A whole group at `offset`, up to `end`: `count` records from ordinal `first`; `payload` is a view of the buffer."""
+class Group(msgspec.Struct, frozen=True, gc=False):
+    """A whole group from `offset` to `end`: `count` records from ordinal `first` on; `payload` is a view."""
 
     offset: int
     end: int

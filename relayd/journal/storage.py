@@ -1,8 +1,9 @@
 """The one way to files; everything above takes a `Directory` (docs/reference/journal.md, "Layout").
 
-`Directory` and `File` are the seam: relayd/journal/real_storage.py gives the real ones, tests give simulated ones. Every
-call blocks, and raises OSError as the system gave it; what an errno means to callers is decided in relayd/journal/trouble.py. Nothing is
-opened through a link, and every file must be regular and owned by the daemon's user.
+`Directory` and `File` are the seam: relayd/journal/real_storage.py gives the real ones, tests give simulated ones.
+Every call blocks, and raises OSError as the system gave it; what an errno means to callers is decided in
+relayd/journal/trouble.py. Nothing is opened through a link, and every file must be regular and owned by the daemon's
+user.
 """
 
 import errno
@@ -96,8 +97,9 @@ class Directory(Protocol):
         ...
 
     def open(self, name: str, mode: Literal["read", "update", "create"]) -> File:
-        """Opens a file: `read` only reads; `update` reads and writes one that exists; `create` makes it and fails where it exists.
+        """Opens a file.
 
+        `read` only reads; `update` reads and writes one that exists; `create` makes it, and fails where it exists.
         Raises FileNotFoundError, FileExistsError, ForeignFileError (a link, no regular file, another owner), OSError.
         """
         ...
@@ -131,7 +133,7 @@ class Directory(Protocol):
         ...
 
     def lock(self) -> bool:
-        """Takes an exclusive flock on this directory's own descriptor, without waiting; False where another holds it."""
+        """Takes an exclusive flock on this directory's own descriptor, without waiting; False: another holds it."""
         ...
 
     def still_there(self) -> bool:

@@ -102,10 +102,18 @@ def digest_of(ordinal: int, body: Buffer) -> bytes:
     return hashing.digest()
 
 
-def encode_record(ordinal: int, body: bytes) -> tuple[bytes, bytes]:
-    """One whole record and its digest. The caller has held `body` to the bound."""
-    digest = digest_of(ordinal, body)
-    return RECORD_HEADER.pack(len(body), ordinal, digest) + body, digest
+def encode_records(first: int, bodies: list[bytes]) -> tuple[bytes, bytes]:
+    """Whole records for `bodies`, at the ordinals from `first` on, and the last one's digest."""
+    parts: list[bytes] = []
+    digest = b""
+    base, pack, pack_ordinal = _digest_base, RECORD_HEADER.pack, _ORDINAL.pack
+    for ordinal, body in enumerate(bodies, first):
+        hashing = base.copy()
+        hashing.update(pack_ordinal(ordinal) + body)
+        digest = hashing.digest()
+        parts.append(pack(len(body), ordinal, digest))
+        parts.append(body)
+    return b"".join(parts), digest
 
 
 def iter_records(buffer: Buffer, offset: int = 0) -> Iterator[Record]:

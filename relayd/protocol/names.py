@@ -15,7 +15,7 @@ def is_relay_name(name: str) -> bool:
 
 
 def is_identity(text: str) -> bool:
-    """Whether a worker, asker, author, consumer or producer can be called so: 1 to 128 printable characters, not blank."""
+    """Whether a worker, asker, author or producer can be called so: 1 to 128 printable characters, not blank."""
     return 1 <= len(text) <= IDENTITY_CHARACTERS_MAX and text.isprintable() and not text.isspace()
 
 

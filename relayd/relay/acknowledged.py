@@ -1,7 +1,7 @@
 """How far consumers have acknowledged: the one fact of a relay that is no event.
 
-Pure (docs/internals/architecture.md, "The seven laws", 2). The file that keeps it is relayd/recovery/acknowledged.py; what becomes of it for collection is in
-relayd/relay/retention.py.
+Pure (docs/internals/architecture.md, "The seven laws", 2). The file that keeps it is relayd/recovery/acknowledged.py;
+what becomes of it for collection is in relayd/relay/retention.py.
 """
 
 import msgspec

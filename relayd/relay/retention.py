@@ -16,6 +16,6 @@ def retained(state: RelayState, acknowledgements: Acknowledgements) -> Cursor:
     return min(acknowledgements.acknowledged, state.floor or GENESIS, key=lambda cursor: cursor.ordinal)
 
 
-def base(state: RelayState, acknowledgements: Acknowledgements) -> Cursor:
-    """The cursor of the last event that may be gone: it rises to retained, or to an eviction."""
-    return max(retained(state, acknowledgements), state.evicted, key=lambda cursor: cursor.ordinal)
+def base(state: RelayState, evicted: Cursor, acknowledgements: Acknowledgements) -> Cursor:
+    """The cursor of the last event that may be gone: it rises to retained, or to an eviction that is durable."""
+    return max(retained(state, acknowledgements), evicted, key=lambda cursor: cursor.ordinal)

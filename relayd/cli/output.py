@@ -1,0 +1,135 @@
+"""What is printed: data to standard output, talk to standard error (docs/reference/cli.md, "Output")."""
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import BinaryIO, Final, Self
+
+import click
+import msgspec
+
+_json_encode: Final = msgspec.json.Encoder().encode
+_REFRESH_SECONDS: Final = 0.2
+
+
+def data_stream() -> BinaryIO:
+    """Standard output, for bytes."""
+    return sys.stdout.buffer
+
+
+def print_data(text: str) -> None:
+    """A line of data."""
+    click.echo(text)
+
+
+def print_json(document: object) -> None:
+    """A JSON document of one line."""
+    stream = data_stream()
+    stream.write(_json_encode(document) + b"\n")
+    stream.flush()
+
+
+def say(text: str) -> None:
+    """A line of talk."""
+    click.echo(text, err=True)
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Columns padded with spaces; a column whose header begins with `>` is aligned to the right.
+
+    The headers are dressed up on a terminal and plain elsewhere.
+    """
+    rows = [tuple(map(printable, row)) for row in rows]
+    names = [header.removeprefix(">") for header in headers]
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    rights = [header.startswith(">") for header in headers]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, rights, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    click.secho(line(names), bold=True)
+    for row in rows:
+        print_data(line(row))
+
+
+def printable(text: str) -> str:
+    """`text` with everything that could steer a terminal written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def format_bytes(size_bytes: float) -> str:
+    """A size for people: `812 B`, `1.4 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1024:  # noqa: PLR2004
+            return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} TiB"
+
+
+def format_time(at_ms: int) -> str:
+    """Milliseconds since 1970 in local time, to the millisecond."""
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone()
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ms} ms"
+    return moment.isoformat(sep=" ", timespec="milliseconds")[:23]
+
+
+def format_age(at_ms: int, now_ms: int) -> str:
+    """How long ago something was: `3 s ago`, `2 h ago`."""
+    seconds = max(0, now_ms - at_ms) // 1000
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"
+
+
+class Progress:
+    """One line on standard error that is written over again; nothing where that is no terminal.
+
+    Use as a context manager: the line is gone when the work is done.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._shown = not quiet and sys.stderr.isatty()
+        self._started = time.monotonic()
+        self._next = self._started + _REFRESH_SECONDS
+        self._dirty = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    @property
+    def seconds(self) -> float:
+        """How long the work has taken so far."""
+        return time.monotonic() - self._started
+
+    @property
+    def due(self) -> bool:
+        """Whether a new line would be shown now; asking is cheap."""
+        return self._shown and time.monotonic() >= self._next
+
+    def show(self, text: str) -> None:
+        """Writes the line anew."""
+        if self._shown:
+            self._next = time.monotonic() + _REFRESH_SECONDS
+            self._dirty = True
+            sys.stderr.write("\r\x1b[K" + printable(text))
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Takes the line off, so that something else can be said."""
+        if self._dirty:
+            self._dirty = False
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -1,0 +1,195 @@
+"""What can be asked, as calls that both clients make: the request, what must answer it, whether it may be repeated.
+
+docs/reference/protocol.md, "Operations". A call may be repeated where doing it twice is doing it once.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from relayd.client.errors import ProtocolViolationError
+from relayd.protocol.cursor import Cursor, parse_cursor
+from relayd.protocol.errors import ErrorResponse, FieldDetail, InvalidRequestError, ShuttingDownError, from_wire
+from relayd.protocol.event import NIL
+from relayd.protocol.kinds import Retention
+from relayd.protocol.limits import PAGE_BYTES_DEFAULT
+from relayd.protocol.messages import (
+    Acknowledge,
+    Acknowledged,
+    AnyResponse,
+    Attach,
+    AwaitAcknowledged,
+    ConsumerPosition,
+    DeleteRelay,
+    Done,
+    ForgetConsumer,
+    Leave,
+    NewEvent,
+    Open,
+    Opened,
+    Oversize,
+    Page,
+    Position,
+    Record,
+    Recorded,
+    RelayList,
+    Relays,
+    Request,
+    Status,
+    StatusResponse,
+)
+from relayd.protocol.names import is_relay_name
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+NewEventLike = NewEvent | tuple[str, object] | tuple[str, object, str | None]
+"""An event to record: (kind, data), (kind, data, command_id), or one that is encoded already."""
+
+PositionLike = Position | str | Mapping[str, str]
+"""A cursor, its text, "earliest", "latest", or where a consumer stands: `{"consumer": name}`."""
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+ENCODING_ERRORS: Final = (TypeError, ValueError, OverflowError, RecursionError)
+
+
+class Call(NamedTuple, Generic[R]):
+    """One request that is to be made. `wait_seconds`: how long the daemon itself may take to answer, at most."""
+
+    request: Request
+    expected: type[R]
+    repeatable: bool = True
+    wait_seconds: float = 0.0
+
+    def answer(self, response: AnyResponse) -> R:
+        """The answer, of the type it must have. Raises the daemon's refusal, or ProtocolViolationError."""
+        if isinstance(response, self.expected):
+            return response
+        if isinstance(response, ErrorResponse):
+            raise from_wire(response)
+        asked = type(self.request).__name__
+        raise ProtocolViolationError(f"the daemon answered {asked} with {type(response).__name__}")
+
+    def ends_with(self, response: AnyResponse) -> bool:
+        """Whether this is no answer but the daemon's goodbye, and the call is for its successor."""
+        return self.repeatable and isinstance(response, ErrorResponse) and response.code == ShuttingDownError.code
+
+
+def relays() -> Call[RelayList]:
+    """Lists all relays."""
+    return Call(Relays(0), RelayList)
+
+
+def open_relay(relay: str, *, create: bool, retention: Retention | None, max_active: int | None) -> Call[Opened]:
+    """Opens a relay; repeated, it is opened still, and `created` may be False though the first try made it."""
+    return Call(Open(0, named(relay), create, retention, max_active), Opened)
+
+
+def delete_relay(relay: str, store: bytes) -> Call[Done]:
+    """Deletes a relay; a repetition would be refused for what the first try did."""
+    return Call(DeleteRelay(0, named(relay), store), Done, repeatable=False)
+
+
+def status(relay: str) -> Call[StatusResponse]:
+    """Asks for a relay's state."""
+    return Call(Status(0, named(relay)), StatusResponse)
+
+
+def record(
+    relay: str,
+    events: Iterable[NewEventLike],
+    *,
+    producer: str | None,
+    sequence: int | None,
+    oversize: Oversize,
+) -> Call[Recorded]:
+    """Records events. Only numbered ones may be sent twice."""
+    request = Record(0, named(relay), [encode_event(event) for event in events], producer, sequence, oversize)
+    return Call(request, Recorded, repeatable=producer is not None)
+
+
+def attach(
+    relay: str,
+    after: PositionLike,
+    *,
+    wait_ms: int = 0,
+    max_bytes: int = PAGE_BYTES_DEFAULT,
+    status: bool = False,
+) -> Call[Page]:
+    """Asks for a page."""
+    request = Attach(0, named(relay), position(after), wait_ms, max_bytes, status)
+    return Call(request, Page, wait_seconds=wait_ms / 1000)
+
+
+def acknowledge(relay: str, through: Cursor | str, consumer: str) -> Call[Acknowledged]:
+    """Says that a consumer has everything through a cursor."""
+    return Call(Acknowledge(0, named(relay), cursor(through), consumer), Acknowledged)
+
+
+def await_acknowledged(relay: str, consumer: str, through: Cursor | str, wait_ms: int) -> Call[Acknowledged]:
+    """Waits until a consumer has acknowledged a cursor."""
+    request = AwaitAcknowledged(0, named(relay), consumer, cursor(through), wait_ms)
+    return Call(request, Acknowledged, wait_seconds=wait_ms / 1000)
+
+
+def forget_consumer(relay: str, consumer: str) -> Call[Done]:
+    """Frees what a consumer pins."""
+    return Call(ForgetConsumer(0, named(relay), consumer), Done)
+
+
+def leave() -> Call[Done]:
+    """Says a planned goodbye."""
+    return Call(Leave(0), Done)
+
+
+def named(relay: str) -> str:
+    """`relay`, if it can be a relay's name. Raises InvalidRequestError."""
+    if not is_relay_name(relay):
+        expected = "1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit"
+        raise InvalidRequestError(f"`{relay}` cannot be a relay's name: {expected}", FieldDetail("relay", expected))
+    return relay
+
+
+def encode_event(event: NewEventLike) -> NewEvent:
+    """An event as it is sent. Raises InvalidRequestError where its data has no MessagePack form."""
+    if isinstance(event, NewEvent):
+        return event
+    kind, data = event[0], event[1]
+    try:
+        raw = NIL if data is None else msgspec.Raw(_encode(data))
+    except ENCODING_ERRORS as error:
+        raise unencodable(error) from None
+    return NewEvent(kind, raw, event[2] if len(event) > 2 else None)  # noqa: PLR2004 - the third of three
+
+
+def unencodable(error: Exception) -> InvalidRequestError:
+    """The refusal of data that has no MessagePack form."""
+    expected = "null, booleans, numbers within 64 bits, strings, bytes, lists, maps with string keys"
+    return InvalidRequestError(
+        f"an event's data cannot be sent: {error or 'it is nested too deep'}; it is made of {expected}",
+        FieldDetail("data", expected),
+    )
+
+
+def cursor(given: Cursor | str) -> Cursor:
+    """A cursor, or its text read. Raises InvalidRequestError for text that is none."""
+    if not isinstance(given, str):
+        return Cursor(*given)
+    parsed = parse_cursor(given)
+    if parsed is None:
+        expected = "an ordinal, or an ordinal, `-` and 32 lower-case hex digits"
+        raise InvalidRequestError(f"`{given[:100]}` is no cursor; one is {expected}", FieldDetail("after", expected))
+    return parsed
+
+
+def position(given: PositionLike) -> Position:
+    """Where to begin reading. Raises InvalidRequestError for what is no place."""
+    if isinstance(given, str):
+        if given in ("earliest", "latest"):
+            return given
+        return cursor(given)
+    if isinstance(given, Mapping):
+        return ConsumerPosition(given["consumer"])
+    return given if isinstance(given, ConsumerPosition) else cursor(given)

@@ -1,0 +1,221 @@
+"""Acknowledgements of one relay: checked, gathered, written, and only then answered.
+
+Many acknowledgements go into one write of the file. A write that fails ends the host as a failed append does: memory
+is dropped, and what is on disk counts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import trio
+
+from relayd.daemon.deadlines import Deadline
+from relayd.daemon.environment import Environment
+from relayd.daemon.memory import RelayMemory
+from relayd.daemon.reply import Reply
+from relayd.daemon.upkeep import Upkeep
+from relayd.journal.pages import Replan
+from relayd.journal.storage import Directory
+from relayd.protocol.errors import RelaydError, StorageFailedError, WaitTimeoutError
+from relayd.protocol.messages import Acknowledge, Acknowledged, AwaitAcknowledged, Done, ForgetConsumer
+from relayd.recovery.acknowledged import replace_acknowledged
+from relayd.relay.acknowledged import Acknowledgements
+from relayd.relay.acknowledging import check_acknowledgement, needs_check
+
+
+class Owner(Protocol):
+    """The host whose consumers these are."""
+
+    lane: trio.Lock
+    upkeep: Upkeep
+
+    def storage_failed(self, error: OSError, doing: str) -> None:
+        """A write that takes part in an answer failed."""
+        ...
+
+
+@dataclass(eq=False)
+class _Waiter:
+    request: AwaitAcknowledged
+    reply: Reply
+    deadline: Deadline | None = None
+
+
+class Acknowledging:
+    """Takes acknowledgements; `memory.acknowledgements` follows when they are on disk."""
+
+    def __init__(self, owner: Owner, memory: RelayMemory, environment: Environment, relay: Directory) -> None:
+        self._owner = owner
+        self._memory = memory
+        self._environment = environment
+        self._relay = relay
+        self._taken = memory.acknowledgements
+        self._to_answer: list[tuple[Reply, Callable[[], None]]] = []
+        self._being_checked: dict[Reply, None] = {}
+        self._waiting: dict[_Waiter, None] = {}
+        self._checks: trio.Nursery
+        self._wake = trio.Event()
+        self._settled = trio.Event()
+        self._writing = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is to be written or answered."""
+        return bool(self._to_answer or self._being_checked or self._waiting or self._writing)
+
+    # Requests
+
+    def acknowledge(self, request: Acknowledge, reply: Reply) -> None:
+        """Takes an acknowledgement and answers it once it is on disk. Raises RelaydError to refuse it."""
+        if not needs_check(request, self._taken):
+            self._take(self._taken, reply, request.consumer)
+            return
+        found = self._memory.digest_of(request.through.ordinal)
+        if found is None and self._memory.base.ordinal < request.through.ordinal < self._memory.synced.ordinal:
+            self._being_checked[reply] = None
+            self._checks.start_soon(self._check, request, reply)
+            return
+        self._accept(request, reply, found)
+
+    def forget(self, request: ForgetConsumer, reply: Reply) -> None:
+        """Forgets a consumer, and answers once that is on disk."""
+        self._taken = self._taken.forget(request.consumer)
+        self._enqueue(reply, lambda: reply.answer(Done(request.id)))
+
+    def wait_for(self, request: AwaitAcknowledged, reply: Reply) -> None:
+        """Answers once the consumer has acknowledged that far, or time is up."""
+        if self._reached(request):
+            self._answer(reply, request.consumer)
+            return
+        waiter = _Waiter(request, reply)
+        if request.wait_ms == 0:
+            raise self._timeout(request)
+        reply.wait(lambda: self._no_longer_waits(waiter))
+        waiter.deadline = self._environment.deadlines.after(request.wait_ms / 1000, lambda: self._time_is_up(waiter))
+        self._waiting[waiter] = None
+
+    def _reached(self, request: AwaitAcknowledged) -> bool:
+        return self._memory.acknowledgements.cursor_of(request.consumer).ordinal >= request.through.ordinal
+
+    def _timeout(self, request: AwaitAcknowledged) -> WaitTimeoutError:
+        stands = self._memory.acknowledgements.cursor_of(request.consumer).ordinal
+        return WaitTimeoutError(
+            f"consumer `{request.consumer}` stands at {stands} and has not acknowledged"
+            f" {request.through.ordinal} within {request.wait_ms} ms; ask again to wait longer"
+        )
+
+    def _time_is_up(self, waiter: _Waiter) -> None:
+        self._no_longer_waits(waiter)
+        waiter.reply.refuse(self._timeout(waiter.request))
+
+    def _no_longer_waits(self, waiter: _Waiter) -> None:
+        self._waiting.pop(waiter, None)
+        if waiter.deadline is not None:
+            waiter.deadline.cancel()
+
+    # Taking
+
+    def _accept(self, request: Acknowledge, reply: Reply, found: bytes | None) -> None:
+        consumers_max = self._environment.settings.consumers
+        check_acknowledgement(request, self._memory.history, found, self._taken, consumers_max)
+        self._take(self._taken.acknowledge(request.consumer, request.through), reply, request.consumer)
+
+    def _take(self, acknowledgements: Acknowledgements, reply: Reply, consumer: str) -> None:
+        self._taken = acknowledgements
+        self._enqueue(reply, lambda: self._answer(reply, consumer))
+
+    def _enqueue(self, reply: Reply, answer: Callable[[], None]) -> None:
+        self._to_answer.append((reply, answer))
+        self._wake.set()
+
+    def _answer(self, reply: Reply, consumer: str) -> None:
+        memory = self._memory
+        reply.answer(Acknowledged(reply.id, memory.acknowledgements.cursor_of(consumer), memory.retained))
+
+    async def _check(self, request: Acknowledge, reply: Reply) -> None:
+        """Looks the digest up in the files, then takes the acknowledgement."""
+        memory = self._memory
+        refusal: RelaydError | None = None
+        found: bytes | None = None
+        try:
+            view = memory.catalogue.view()
+            found = await self._environment.files.run(memory.reader.digest_at, view, request.through.ordinal)
+        except Replan:
+            refusal = StorageFailedError("the files moved while the cursor was looked up; send it again")
+        except RelaydError as error:
+            refusal = error
+        if reply in self._being_checked:
+            del self._being_checked[reply]
+            try:
+                if refusal is not None:
+                    raise refusal
+                self._accept(request, reply, found)
+            except RelaydError as error:
+                reply.refuse(error)
+        self._settle()
+        self._environment.outbox.flush()
+
+    def _settle(self) -> None:
+        self._settled.set()
+        self._settled = trio.Event()
+
+    # Writing
+
+    async def run(self) -> None:
+        """Writes what was taken, and answers it, for ever."""
+        async with trio.open_nursery() as self._checks:
+            while True:
+                if not self._to_answer:
+                    self._wake = trio.Event()
+                    await self._wake.wait()
+                if not await self._write():
+                    return
+
+    async def _write(self) -> bool:
+        to_answer, self._to_answer = self._to_answer, []
+        taken = self._taken
+        if taken is not self._memory.acknowledgements:
+            self._writing = True
+            try:
+                async with self._owner.lane:
+                    store = self._memory.state.store
+                    await self._environment.files.run(replace_acknowledged, self._relay, store, taken)
+            except OSError as error:
+                self._to_answer = to_answer + self._to_answer
+                self._owner.storage_failed(error, "writing the acknowledgements")
+                return False
+            finally:
+                self._writing = False
+            self._memory.acknowledgements = taken
+            self._memory.raise_base()
+        self._owner.upkeep.look()
+        for _, answer in to_answer:
+            answer()
+        for waiter in list(self._waiting):
+            if self._reached(waiter.request):
+                self._no_longer_waits(waiter)
+                self._answer(waiter.reply, waiter.request.consumer)
+        self._settle()
+        self._environment.outbox.flush()
+        return True
+
+    async def drained(self) -> None:
+        """Waits until everything taken is written and answered."""
+        while self._to_answer or self._writing or self._being_checked:
+            await self._settled.wait()
+
+    def end_waiting(self, error: RelaydError) -> None:
+        """Nobody waits for an acknowledgement any longer."""
+        for waiter in list(self._waiting):
+            self._no_longer_waits(waiter)
+            waiter.reply.refuse(error)
+
+    def end(self, error: RelaydError) -> None:
+        """Nothing more will be written: whoever waits is told `error`."""
+        self.end_waiting(error)
+        to_answer, self._to_answer = self._to_answer, []
+        for reply in [*(reply for reply, _ in to_answer), *self._being_checked]:
+            reply.refuse(error)
+        self._being_checked.clear()
+        self._settle()

@@ -1,0 +1,324 @@
+"""One client's connection: frames in, requests dispatched in order, answers out (docs/reference/protocol.md).
+
+It costs itself and nobody else: reading stops while too much of it is in flight or it does not take what it is owed,
+and a frame that does not come to an end, or no hello, ends it.
+"""
+
+import math
+from collections import deque
+from typing import Final, Protocol
+
+import trio
+from structlog.typing import FilteringBoundLogger
+
+from relayd.daemon.outbox import Outbox
+from relayd.daemon.reply import Reply
+from relayd.daemon.settings import Settings
+from relayd.daemon.transport import Peer, Transport
+from relayd.protocol.errors import (
+    HelloRequiredError,
+    InternalError,
+    InvalidRequestError,
+    InvalidStateError,
+    RelaydError,
+    TooLargeError,
+    to_wire,
+)
+from relayd.protocol.frame import FrameBuffer, encode_frame
+from relayd.protocol.limits import FRAME_SECONDS_MAX, HELLO_SECONDS_MAX, KIB
+from relayd.protocol.messages import AnyRequest, AnyResponse, CancelRequest, Done, Hello, Welcome
+from relayd.protocol.parse import BadRequestError, parse_request
+
+CONGESTED_BYTES: Final = 256 * KIB
+"""Past this many unsent bytes a connection is read no further."""
+READS_MAX: Final = 2
+"""Pages that are read from files for one connection at a time; the next is read while the last is being sent."""
+
+
+class Service(Protocol):
+    """What a connection talks to."""
+
+    def welcome(self, hello: Hello, peer: Peer) -> Welcome:
+        """Takes a client on. Raises RelaydError where it is refused."""
+        ...
+
+    def handle(self, request: AnyRequest, reply: Reply) -> None:
+        """Answers a request through `reply`, now or later. Raises RelaydError to refuse it now."""
+        ...
+
+
+class Connection:
+    """Runs one connection over `transport` until it ends."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        peer: Peer,
+        service: Service,
+        *,
+        settings: Settings,
+        outbox: Outbox,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._transport = transport
+        self._peer = peer
+        self._service = service
+        self._settings = settings
+        self._outbox = outbox
+        self._log = log
+        self._frames = FrameBuffer()
+        self._in_flight: dict[int, Reply] = {}
+        self._in_flight_bytes = 0
+        self._outgoing: deque[bytes | bytearray | memoryview] = deque()
+        self._unsent = 0
+        self._to_flush = False
+        self._welcomed = False
+        self._closed = False
+        self._progress = trio.Event()
+        self._blocked = trio.Event()
+        self._receiving = trio.CancelScope()
+        self.waiting = 0
+        self.reads = 0
+        self.client = ""
+        self.requests = 0
+
+    @property
+    def waiting_max(self) -> int:
+        """How many of its requests may wait."""
+        return self._settings.waiting
+
+    @property
+    def congested(self) -> bool:
+        """Whether what it is owed is not taken."""
+        return self._unsent > CONGESTED_BYTES
+
+    @property
+    def in_flight(self) -> int:
+        """Requests not answered yet."""
+        return len(self._in_flight)
+
+    async def run(self) -> None:
+        """Serves the connection to its end; cancelling ends it at once."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send_blocked)
+                with self._receiving:
+                    await self._receive()
+                await self._finish()
+                nursery.cancel_scope.cancel()
+        finally:
+            self.close()
+
+    def drain(self) -> None:
+        """Reads no further; the connection ends when it has been sent what it is owed."""
+        self._receiving.cancel()
+
+    def close(self) -> None:
+        """Ends the connection now; whatever waits for it ends too."""
+        if self._closed:
+            return
+        self._closed = True
+        self._transport.close()
+        replies = list(self._in_flight.values())
+        self._in_flight.clear()
+        self._in_flight_bytes = 0
+        for reply in replies:
+            reply.abandon()
+        self._outgoing.clear()
+        self._count_unsent(-self._unsent)
+        self._progress.set()
+        self._blocked.set()
+
+    # Receiving
+
+    async def _receive(self) -> None:
+        """Reads and dispatches until the client sends no more, breaks framing, or takes too long."""
+        deadline = trio.current_time() + HELLO_SECONDS_MAX
+        while not self._closed:
+            data: bytes | None = None
+            with trio.move_on_at(deadline):
+                data = await self._receive_some()
+            if data is None:
+                self._refuse_slow()
+                return
+            if not data:
+                return
+            requests, greeted, waited = self.requests, self._welcomed, 0.0
+            try:
+                for frame in self._frames.feed(data):
+                    self._dispatch(frame)
+                    if self._full:
+                        waited += await self._wait_for_room()
+            except (InvalidRequestError, TooLargeError) as error:
+                self._send(to_wire(error, 0))
+                self._give_up()
+                return
+            finally:
+                self._outbox.flush()
+            if not self._welcomed:
+                deadline += waited
+            elif not len(self._frames):
+                deadline = math.inf
+            elif self.requests > requests or not greeted or deadline == math.inf:
+                deadline = trio.current_time() + FRAME_SECONDS_MAX
+            else:
+                # The clock of a frame that is not complete stands while the daemon does not read.
+                deadline += waited
+
+    async def _receive_some(self) -> bytes:
+        """The next bytes; empty where there are no more, and where nobody is left to answer."""
+        try:
+            data = await self._transport.receive()
+            if not data and self._transport.peer_is_gone():
+                self.close()
+        except OSError:
+            self.close()
+            return b""
+        return data
+
+    def _refuse_slow(self) -> None:
+        if self._welcomed:
+            text = f"a frame was not complete {FRAME_SECONDS_MAX:g} s after its first byte; the connection is closed"
+            self._send(to_wire(InvalidRequestError(text), 0))
+        else:
+            text = f"no `hello` came within {HELLO_SECONDS_MAX:g} s; the connection is closed"
+            self._send(to_wire(HelloRequiredError(text), 0))
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Ends what waits; the connection closes when the rest is answered."""
+        for reply in list(self._in_flight.values()):
+            reply.cancel()
+        self._outbox.flush()
+
+    @property
+    def _full(self) -> bool:
+        return (
+            self.congested
+            or self.reads >= READS_MAX
+            or len(self._in_flight) - self.waiting >= self._settings.in_flight
+            or self._in_flight_bytes >= self._settings.in_flight_bytes
+        )
+
+    async def _wait_for_room(self) -> float:
+        """Waits until the connection may have one more request in flight; gives the seconds that took."""
+        self._outbox.flush()
+        began = trio.current_time()
+        while self._full and not self._closed:
+            self._progress = trio.Event()
+            await self._progress.wait()
+        return trio.current_time() - began
+
+    def _dispatch(self, frame: bytes) -> None:
+        self.requests += 1
+        try:
+            request = parse_request(frame)
+        except BadRequestError as bad:
+            self._send(to_wire(bad.error, 0 if bad.request in self._in_flight else bad.request))
+            return
+        if request.id in self._in_flight:
+            text = f"id {request.id} is in flight on this connection already; that request goes on, use another id"
+            self._send(to_wire(InvalidRequestError(text), 0))
+            return
+        reply = Reply(self, request.id, len(frame))
+        self._in_flight[request.id] = reply
+        self._in_flight_bytes += len(frame)
+        try:
+            self._handle(request, reply)
+        except RelaydError as error:
+            reply.refuse(error)
+        except Exception:  # noqa: BLE001 - a bug costs its request an answer, and no more
+            self._log.exception("request_failed", op=type(request).__name__)
+            if request.id in self._in_flight:
+                reply.refuse(InternalError("relayd met a bug of its own; its log has the traceback"))
+
+    def _handle(self, request: AnyRequest, reply: Reply) -> None:
+        match request:
+            case Hello():
+                if self._welcomed:
+                    raise InvalidStateError("this connection has said hello already; go on with other requests")
+                reply.answer(self._service.welcome(request, self._peer))
+                self._welcomed = True
+                self.client = request.client
+            case _ if not self._welcomed:
+                op = type(request).__struct_config__.tag
+                raise HelloRequiredError(f"`{op}` came before `hello`; every connection begins with `hello`")
+            case CancelRequest():
+                taken_back = self._in_flight.get(request.request)
+                if taken_back is not None and taken_back is not reply:
+                    taken_back.cancel()
+                reply.answer(Done(request.id))
+            case _:
+                self._service.handle(request, reply)
+
+    # Sending
+
+    def respond(self, reply: Reply, response: AnyResponse) -> None:
+        """Sends the answer of a request that is in flight."""
+        if self._in_flight.pop(reply.id, None) is not reply:
+            assert self._closed, "a request is answered once"
+            return
+        self._in_flight_bytes -= reply.size
+        self._send(response)
+        self._progress.set()
+
+    def _send(self, response: AnyResponse) -> None:
+        if self._closed:
+            return
+        try:
+            frame = encode_frame(response)
+        except TooLargeError as error:
+            frame = encode_frame(to_wire(error, response.id))
+        self._outgoing.append(frame)
+        self._count_unsent(len(frame))
+        if not self._to_flush:
+            self._to_flush = True
+            self._outbox.add(self)
+
+    def _count_unsent(self, more: int) -> None:
+        self._unsent += more
+        self._outbox.unsent_bytes += more
+
+    def flush(self) -> None:
+        """Sends what can be sent without waiting."""
+        self._to_flush = False
+        try:
+            while self._outgoing and not self._closed:
+                sent = self._transport.send_now(list(self._outgoing))
+                if not sent:
+                    self._blocked.set()
+                    return
+                self._sent(sent)
+        except OSError:
+            self.close()
+
+    def _sent(self, sent: int) -> None:
+        self._count_unsent(-sent)
+        outgoing = self._outgoing
+        while sent:
+            first = outgoing[0]
+            if len(first) > sent:
+                outgoing[0] = memoryview(first)[sent:]
+                break
+            sent -= len(first)
+            outgoing.popleft()
+        self._progress.set()
+
+    async def _send_blocked(self) -> None:
+        """Goes on sending when the client takes bytes again."""
+        while not self._closed:
+            self._blocked = trio.Event()
+            await self._blocked.wait()
+            while self._outgoing and not self._closed:
+                try:
+                    await self._transport.wait_sendable()
+                except (OSError, trio.ClosedResourceError):
+                    self.close()
+                self.flush()
+
+    async def _finish(self) -> None:
+        """The client sends no more: what it is owed is sent, and then the connection ends."""
+        while (self._in_flight or self._outgoing) and not self._closed:
+            self._outbox.flush()
+            self._progress = trio.Event()
+            await self._progress.wait()

@@ -1,0 +1,71 @@
+"""Deadlines of requests that wait, without a task for each (docs/reference/protocol.md, "Waiting")."""
+
+import heapq
+import math
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+_MANY: Final = 1024
+
+
+class Deadline:
+    """One call in the future; `cancel` makes it never come."""
+
+    __slots__ = ("at", "call")
+
+    def __init__(self, at: float, call: Callable[[], None]) -> None:
+        self.at = at
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        """Takes the call back; nothing happens where it came already."""
+        self.call = None
+
+    def __lt__(self, other: "Deadline") -> bool:
+        return self.at < other.at
+
+
+class Deadlines:
+    """A heap of deadlines on Trio's clock, served by the one task that runs `run`."""
+
+    def __init__(self) -> None:
+        self._heap: list[Deadline] = []
+        self._changed = trio.Event()
+
+    def after(self, seconds: float, call: Callable[[], None]) -> Deadline:
+        """Calls `call` in `seconds`. It must not raise, and not wait."""
+        deadline = Deadline(trio.current_time() + seconds, call)
+        heapq.heappush(self._heap, deadline)
+        if self._heap[0] is deadline:
+            self._changed.set()
+        return deadline
+
+    async def run(self, served: Callable[[], None]) -> None:
+        """Serves all deadlines, for ever; `served` is called after each moment at which some came."""
+        while True:
+            self._changed = trio.Event()
+            with trio.move_on_at(self._heap[0].at if self._heap else math.inf):
+                await self._changed.wait()
+            if self._serve_due(trio.current_time()):
+                served()
+
+    def _serve_due(self, now: float) -> bool:
+        came = False
+        while self._heap and self._heap[0].at <= now:
+            call = heapq.heappop(self._heap).call
+            if call is not None:
+                came = True
+                call()
+        self._drop_cancelled()
+        return came
+
+    def _drop_cancelled(self) -> None:
+        """A reader that is answered early leaves its deadline behind; many of them are not kept."""
+        heap = self._heap
+        while heap and heap[0].call is None:
+            heapq.heappop(heap)
+        if len(heap) > _MANY and sum(deadline.call is None for deadline in heap) > len(heap) // 2:
+            self._heap = [deadline for deadline in heap if deadline.call is not None]
+            heapq.heapify(self._heap)

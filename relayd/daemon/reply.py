@@ -1,0 +1,84 @@
+"""A request in flight: how it is answered, waits, and is taken back."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from relayd.protocol.errors import BoundDetail, OverloadedError, RelaydError, RequestCancelledError, to_wire
+from relayd.protocol.messages import AnyResponse
+
+
+class Answering(Protocol):
+    """The connection that a request came by."""
+
+    waiting: int
+    reads: int
+
+    @property
+    def waiting_max(self) -> int:
+        """How many of its requests may wait."""
+        ...
+
+    @property
+    def congested(self) -> bool:
+        """Whether what it is owed is not taken."""
+        ...
+
+    def respond(self, reply: "Reply", response: AnyResponse) -> None:
+        """Sends the answer; the request is no longer in flight."""
+        ...
+
+
+class Reply:
+    """One request in flight, answered exactly once; `size` is its frame's bytes.
+
+    While it waits (a long poll, a held record), `take_back` ends the waiting; there is none while it does not.
+    """
+
+    __slots__ = ("_take_back", "connection", "id", "size")
+
+    def __init__(self, connection: Answering, request: int, size: int) -> None:
+        self.connection = connection
+        self.id = request
+        self.size = size
+        self._take_back: Callable[[], None] | None = None
+
+    def answer(self, response: AnyResponse) -> None:
+        """Answers it."""
+        self._no_longer_waits()
+        self.connection.respond(self, response)
+
+    def refuse(self, error: RelaydError) -> None:
+        """Answers it with an error."""
+        self.answer(to_wire(error, self.id))
+
+    def wait(self, take_back: Callable[[], None]) -> None:
+        """From now on it waits. Raises OverloadedError where too many of its connection do."""
+        connection = self.connection
+        if self._take_back is None:
+            if connection.waiting >= connection.waiting_max:
+                message = (
+                    f"{connection.waiting} requests of this connection wait already, which is the bound:"
+                    " let some of them end, or use another connection"
+                )
+                raise OverloadedError(message, BoundDetail("waiting"))
+            connection.waiting += 1
+        self._take_back = take_back
+
+    def cancel(self) -> None:
+        """Ends its waiting: it is answered `cancelled`. One that does not wait goes on."""
+        take_back = self._take_back
+        if take_back is not None:
+            take_back()
+            self.refuse(RequestCancelledError("the client took this request back; nothing was done for it"))
+
+    def abandon(self) -> None:
+        """Its connection is gone: what waits for it ends, and nobody is answered."""
+        take_back = self._take_back
+        self._no_longer_waits()
+        if take_back is not None:
+            take_back()
+
+    def _no_longer_waits(self) -> None:
+        if self._take_back is not None:
+            self._take_back = None
+            self.connection.waiting -= 1

@@ -1,0 +1,110 @@
+"""`status` of an open relay: state at one frontier, told when that frontier is durable."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import trio
+
+from relayd.daemon.attaching import Attaching
+from relayd.daemon.environment import Environment
+from relayd.daemon.memory import RelayMemory
+from relayd.daemon.reply import Reply
+from relayd.daemon.upkeep import Upkeep
+from relayd.journal.storage import Directory
+from relayd.journal.trouble import storage_error
+from relayd.journal.usage import Usage, measure
+from relayd.protocol.errors import RelaydError, StorageFailedError
+from relayd.protocol.messages import Attach, RelayStatus, Status, StatusResponse
+
+
+class Owner(Protocol):
+    """The host that is asked."""
+
+    memory: RelayMemory
+    upkeep: Upkeep
+    attaching: Attaching
+    full_bytes: int | None
+
+
+class StatusReporter:
+    """Answers `status`, and `attach` with a status."""
+
+    def __init__(self, owner: Owner, environment: Environment, relay: Directory, nursery: trio.Nursery) -> None:
+        self._owner = owner
+        self._environment = environment
+        self._relay = relay
+        self._nursery = nursery
+
+    def status(self, request: Status, reply: Reply) -> None:
+        """Answers with the state as it is now, once that is durable."""
+
+        def answer(status: RelayStatus) -> None:
+            reply.answer(StatusResponse(id=request.id, **msgspec.structs.asdict(status)))
+
+        self._begin(reply, answer)
+
+    def attach(self, request: Attach, reply: Reply) -> None:
+        """Answers with a page and the state at one frontier."""
+        self._attach(request, reply, trio.current_time() + request.wait_ms / 1000)
+
+    def _attach(self, request: Attach, reply: Reply, deadline_at: float) -> None:
+        def again(deadline_at: float) -> None:
+            self._attach(request, reply, deadline_at)
+
+        def answer(status: RelayStatus) -> None:
+            self._owner.attaching.attach_with_status(request, reply, status, deadline_at, again)
+
+        self._begin(reply, answer)
+
+    def _begin(self, reply: Reply, answer: Callable[[RelayStatus], None]) -> None:
+        status = self._capture()
+        ordinal = status.latest.ordinal
+        self._owner.memory.output.hold(
+            ordinal, reply, lambda: self._nursery.start_soon(self._finish, reply, status, answer)
+        )
+
+    async def _finish(self, reply: Reply, status: RelayStatus, answer: Callable[[RelayStatus], None]) -> None:
+        """Adds what the disk says, and answers."""
+        try:
+            usage = await self._environment.files.run(measure, self._relay)
+            answer(_with_usage(status, usage))
+        except OSError as error:
+            reply.refuse(storage_error(error, f"measuring relay {status.relay}"))
+        except RelaydError as error:
+            reply.refuse(error)
+        except trio.Cancelled:
+            reply.refuse(StorageFailedError("the relay was closed while its status was taken; ask again"))
+            raise
+        finally:
+            self._environment.outbox.flush()
+
+    def _capture(self) -> RelayStatus:
+        memory, state = self._owner.memory, self._owner.memory.state
+        return RelayStatus(
+            relay=memory.name,
+            store=state.store,
+            execution="idle",
+            execution_since=state.execution_since,
+            latest=state.frontier,
+            acknowledged=memory.acknowledgements.acknowledged,
+            retained=memory.retained,
+            evicted=memory.base,
+            retention=state.retention,
+            consumers=dict(memory.acknowledgements.consumers),
+            readers=self._owner.attaching.readers,
+            last_event_at=state.last_event_at,
+            disk_bytes=0,
+            journal_bytes=0,
+            floor=state.floor,
+            trouble=self._trouble(),
+        )
+
+    def _trouble(self) -> str | None:
+        if self._owner.full_bytes is not None:
+            return "the disk has no room: reads are served, and recording resumes by itself once there is room"
+        return self._owner.upkeep.trouble
+
+
+def _with_usage(status: RelayStatus, usage: Usage) -> RelayStatus:
+    return msgspec.structs.replace(status, disk_bytes=usage.disk_bytes, journal_bytes=usage.journal_bytes)

@@ -1,0 +1,154 @@
+"""`relayd salvage`: the one tool that accepts loss (docs/reference/journal.md, "Offline tools").
+
+Two kinds of damage. Where a usable snapshot is past it, only the damaged range is given up: the records before and
+after are written as sealed segments, and an empty file marks the span. Where the fold would have to cross it, the
+prefix stays, what is intact behind it goes to a file of JSON lines, and the next segment begins with `relay.lost`. Both
+go by single records, in damaged groups too: each is proven by its own digest.
+"""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from relayd.journal.names import JOURNAL
+from relayd.journal.real_storage import open_state_directory
+from relayd.journal.storage import Directory
+from relayd.journal.trouble import storage_error
+from relayd.protocol.errors import InvalidStateError, NameDetail, NotFoundError, StateDetail
+from relayd.protocol.names import is_relay_name
+from relayd.recovery import snapshot
+from relayd.recovery.inventory import Progress
+from relayd.recovery.reading import read_relay
+from relayd.recovery.refusal import OpeningError
+from relayd.recovery.salvage_analysis import Analysis, analyse
+from relayd.recovery.salvage_steps import Done, LineOf, Means, carry_out
+from relayd.recovery.survey import survey
+
+
+class DamagedPlace(msgspec.Struct, frozen=True):
+    """Damage that was found: a file of the journal, and the ordinals lost there (None: none)."""
+
+    file: str
+    offset: int
+    what: str
+    first: int | None = None
+    last: int | None = None
+
+
+class SalvageReport(msgspec.Struct, frozen=True):
+    """What salvage found and did.
+
+    `marked`: spans given up behind the state, each by an empty file; `lost`: the span that a `relay.lost` at its end
+    + 1 gives up. `rescued_events` are the intact ones in it, in `rescued_file`. `written`: sealed segments. `refusal`:
+    why the relay still does not open, None where it will.
+    """
+
+    relay: str
+    changed: bool
+    damages: tuple[DamagedPlace, ...]
+    marked: tuple[tuple[int, int], ...] = ()
+    lost: tuple[int, int] | None = None
+    rescued_events: int = 0
+    rescued_file: str | None = None
+    written: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
+    refusal: str | None = None
+
+
+def salvage(
+    state_dir: str,
+    relay: str,
+    *,
+    line_of: LineOf,
+    tail: bool = False,
+    rescued: str | None = None,
+    progress: Progress | None = None,
+) -> SalvageReport:
+    """Mends the relay `relay` of the state directory `state_dir` at the price of what is damaged.
+
+    `tail`: accepts the loss of an undecidable tail too. `rescued`: where the intact events that cannot stay are
+    written, a JSON line of `line_of` each; without one, into the relay's quarantine/. `progress` is told the bytes read
+    since its last call.
+
+    Raises NotFoundError; InvalidStateError, where a daemon has the relay open, or `rescued` is another file already;
+    OpeningError, where salvage is not the way, with nothing changed; StorageFullError, StorageFailedError, and it can
+    be run again.
+    """
+    means = Means(rescued, line_of, lambda: secrets.token_bytes(16), time.time_ns() // 1_000_000)
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(contextlib.closing(open_state_directory(state_dir)))
+        for name in ("relays", relay):
+            directory = stack.enter_context(contextlib.closing(_directory(directory, name, relay)))
+        return salvage_relay(directory, relay, means, tail=tail, progress=progress)
+
+
+def _directory(parent: Directory, name: str, relay: str) -> Directory:
+    try:
+        if is_relay_name(relay):
+            return parent.directory(name)
+    except FileNotFoundError:
+        pass
+    raise NotFoundError(f"no relay `{relay}` is in {parent.path}", NameDetail("relay", relay))
+
+
+def salvage_relay(
+    relay: Directory, name: str, means: Means, *, tail: bool = False, progress: Progress | None = None
+) -> SalvageReport:
+    """As `salvage`, for an open directory; the lock stays taken until that is closed."""
+    if not relay.lock():
+        message = f"a daemon has the relay `{name}` open: it is in order, or stop the daemon first"
+        raise InvalidStateError(message, StateDetail("open"))
+    try:
+        _make_journal(relay)
+        found = survey(relay, None)
+        with contextlib.closing(found.journal):
+            analysis = analyse(found, progress or (lambda _: None), tail=tail)
+            done = Done() if analysis.nothing else carry_out(analysis, name, means)
+        return _report(analysis, name, done, _refusal(relay))
+    except OSError as error:
+        raise storage_error(error, f"salvaging the relay `{name}`") from error
+
+
+def _make_journal(relay: Directory) -> None:
+    """A journal that is gone as a whole is given up as a whole, where a snapshot has the state."""
+    if relay.stat(JOURNAL) is None and snapshot.read_generations(relay).usable:
+        relay.make_directory(JOURNAL)
+        relay.sync()
+
+
+def _refusal(relay: Directory) -> str | None:
+    try:
+        found = survey(relay, None)
+        with contextlib.closing(found.journal):
+            read_relay(found)
+    except OpeningError as error:
+        return error.message
+    return None
+
+
+def _report(analysis: Analysis, name: str, done: Done, refusal: str | None) -> SalvageReport:
+    plan = analysis.plan
+    return SalvageReport(
+        relay=name,
+        changed=not analysis.nothing,
+        damages=tuple(_places(analysis)),
+        marked=tuple((span.first, span.last) for span in plan.lost),
+        lost=None if plan.cut is None else (plan.cut.first, plan.cut.last),
+        rescued_events=done.rescued_events,
+        rescued_file=done.rescued_file,
+        written=done.written,
+        quarantined=done.quarantined,
+        refusal=refusal,
+    )
+
+
+def _places(analysis: Analysis) -> Iterator[DamagedPlace]:
+    for one in (*analysis.contents, analysis.active.contents):
+        file = f"{JOURNAL}/{one.name.text}"
+        for damage in one.damages:
+            lost = damage.lost
+            first, last = (None, None) if lost is None else lost
+            yield DamagedPlace(file, damage.offset, damage.what, first, last)

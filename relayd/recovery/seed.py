@@ -1,0 +1,176 @@
+"""A seed: the state a restored relay began from (docs/reference/journal.md, "Offline tools").
+
+Two encodings of one closed map: framed as a snapshot is, with MessagePack and 16-byte digests, or JSON with digests of
+32 hex digits. The file is kept as it came: `relay.restored` names the digest of its bytes.
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+
+from relayd.journal.names import SEED
+from relayd.journal.storage import Directory
+from relayd.protocol.cursor import ZERO_DIGEST, Cursor
+from relayd.protocol.event import Buffer
+from relayd.protocol.limits import ORDINAL_MAX, PRODUCERS_REMEMBERED, SEQUENCE_MAX
+from relayd.protocol.names import is_command_id, is_identity
+from relayd.recovery import snapshot
+from relayd.recovery.checked_map import CheckedMapError, file_digest, frame_map, read_bounded, unframe_map
+from relayd.relay.state import ProducerMark, RelayState
+
+HexDigest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+
+
+class SeedError(ValueError):
+    """A file that is no seed; the text says what is wrong and what belongs there."""
+
+
+class SeedCommand(NamedTuple):
+    """A queued command: `command` is one MessagePack value."""
+
+    command_id: str
+    ordinal: int
+    command: msgspec.Raw
+
+
+class SeedTerminal(NamedTuple):
+    """A command id whose outcome is remembered: `entry` is one MessagePack value."""
+
+    command_id: str
+    entry: msgspec.Raw
+
+
+class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Everything a relay needs to go on after `frontier` without the events before it.
+
+    `commands` are in the order of the queue; values of `config` are MessagePack.
+    """
+
+    frontier: Cursor
+    commands: list[SeedCommand]
+    config: dict[str, msgspec.Raw]
+    terminal_ids: list[SeedTerminal]
+    producers: dict[str, ProducerMark]
+    floor: Cursor | None = None
+
+
+class _JsonCursor(NamedTuple):
+    ordinal: Annotated[int, msgspec.Meta(ge=0)]
+    digest: HexDigest
+
+    @property
+    def binary(self) -> Cursor:
+        return Cursor(self.ordinal, bytes.fromhex(self.digest))
+
+
+class _JsonProducer(NamedTuple):
+    sequence: int
+    cursor: _JsonCursor
+
+
+class _JsonSeed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    frontier: _JsonCursor
+    commands: list[tuple[str, int, msgspec.Raw]]
+    config: dict[str, msgspec.Raw]
+    terminal_ids: list[tuple[str, msgspec.Raw]]
+    producers: dict[str, _JsonProducer]
+    floor: _JsonCursor | None = None
+
+
+_decode_binary: Final = msgspec.msgpack.Decoder(Seed).decode
+_decode_json: Final = msgspec.json.Decoder(_JsonSeed).decode
+
+
+def encode_seed(seed: Seed) -> bytes:
+    """The binary form."""
+    return frame_map(snapshot.MAGIC, msgspec.msgpack.encode(seed))
+
+
+def decode_seed(content: Buffer) -> Seed:
+    """Reads either form. Raises SeedError."""
+    try:
+        seed = _read(content)
+    except (CheckedMapError, msgspec.DecodeError) as error:
+        raise SeedError(f"it is no seed: {error}") from error
+    _check(seed)
+    return seed
+
+
+def _read(content: Buffer) -> Seed:
+    if bytes(content[: len(snapshot.MAGIC)]) == snapshot.MAGIC:
+        return _decode_binary(unframe_map(snapshot.MAGIC, content))
+    said = _decode_json(content)
+    return Seed(
+        frontier=said.frontier.binary,
+        commands=[SeedCommand(name, ordinal, _from_json(command)) for name, ordinal, command in said.commands],
+        config={key: _from_json(value) for key, value in said.config.items()},
+        terminal_ids=[SeedTerminal(name, _from_json(entry)) for name, entry in said.terminal_ids],
+        producers={name: ProducerMark(mark.sequence, mark.cursor.binary) for name, mark in said.producers.items()},
+        floor=None if said.floor is None else said.floor.binary,
+    )
+
+
+def _from_json(value: msgspec.Raw) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.msgpack.encode(msgspec.json.decode(value)))
+
+
+def _check(seed: Seed) -> None:
+    """What the types do not say. Raises SeedError."""
+    last = seed.frontier.ordinal
+    _check_cursor("frontier", seed.frontier, ORDINAL_MAX - 1)
+    if seed.floor is not None:
+        _check_cursor("floor", seed.floor, last)
+    _check_producers(seed)
+    for command in seed.commands:
+        if not is_command_id(command.command_id):
+            raise SeedError(f"`commands` has {command.command_id!r}, which is no command_id")
+        if not 1 <= command.ordinal <= last:
+            raise SeedError(f"`commands` has ordinal {command.ordinal}; 1 to the frontier's {last} are possible")
+    for terminal in seed.terminal_ids:
+        if not is_command_id(terminal.command_id):
+            raise SeedError(f"`terminal_ids` has {terminal.command_id!r}, which is no command_id")
+
+
+def _check_producers(seed: Seed) -> None:
+    if len(seed.producers) > PRODUCERS_REMEMBERED:
+        raise SeedError(f"`producers` has {len(seed.producers)} names; {PRODUCERS_REMEMBERED} are remembered")
+    for name, mark in seed.producers.items():
+        if not is_identity(name):
+            raise SeedError(f"`producers` has {name!r}, which no producer can be called")
+        if not 0 <= mark.sequence <= SEQUENCE_MAX:
+            raise SeedError(f"`producers` has {name!r} at sequence {mark.sequence}; 0 to {SEQUENCE_MAX} are possible")
+        _check_cursor(f"producers.{name}", mark.cursor, seed.frontier.ordinal)
+
+
+def _check_cursor(field: str, cursor: Cursor, last: int) -> None:
+    if cursor.digest is None:
+        raise SeedError(f"`{field}` has no digest; a cursor here is [ordinal, digest]")
+    if cursor.ordinal > last:
+        raise SeedError(f"`{field}` has ordinal {cursor.ordinal}; it can be at most {last}")
+    if (cursor.ordinal == 0) != (cursor.digest == ZERO_DIGEST):
+        raise SeedError(f"`{field}` has ordinal {cursor.ordinal}; that is 0 if and only if the digest is zero")
+
+
+def needs_command_lane(seed: Seed) -> bool:
+    """Whether the seed holds what only a command lane can take up: queued commands, settings, remembered outcomes."""
+    return bool(seed.commands or seed.config or seed.terminal_ids)
+
+
+def seed_state(seed: Seed, store: bytes, digest: bytes) -> RelayState:
+    """The state of a relay of `store` before its `relay.restored`; `digest` is that of the seed's bytes."""
+    return RelayState(
+        store=store, frontier=seed.frontier, floor=seed.floor, seed=digest, producers=dict(seed.producers)
+    )
+
+
+class SeedFile(NamedTuple):
+    """The seed beside a journal, and the digest of its bytes."""
+
+    seed: Seed
+    digest: bytes
+
+
+def load_seed(relay: Directory) -> SeedFile | None:
+    """The relay's seed; None where it has none. Raises SeedError, OSError."""
+    content = read_bounded(relay, SEED)
+    return None if content is None else SeedFile(decode_seed(content), file_digest(content))
