@@ -63,6 +63,7 @@ class Attaching:
         self._nursery = nursery
         self._waiting: dict[Reading, None] = {}
         self._described = _Described(b"", 0, memory.synced)
+        self._ended: RelaydError | None = None
         self.from_files = 0
 
     @property
@@ -105,7 +106,8 @@ class Attaching:
                 self._resume(reading)
 
     def end(self, error: RelaydError) -> None:
-        """Nobody waits any longer."""
+        """Nobody waits any longer, nor from now on."""
+        self._ended = error
         for reading in list(self._waiting):
             self._no_longer_waits(reading)
             reading.reply.refuse(error)
@@ -149,6 +151,8 @@ class Attaching:
         if left <= 0 or reading.lost is not None:
             self._answer(reading, b"", verified=decision.verified)
             return
+        if self._ended is not None:
+            raise self._ended
         reading.reply.wait(lambda: self._no_longer_waits(reading))
         reading.deadline = self._environment.deadlines.after(left, lambda: self._time_is_up(reading))
         self._waiting[reading] = None

@@ -171,7 +171,7 @@ class Connection:
             data = await self._transport.receive()
             if not data and self._transport.peer_is_gone():
                 self.close()
-        except OSError:
+        except (OSError, trio.ClosedResourceError):
             self.close()
             return b""
         return data

@@ -40,6 +40,8 @@ EntryRequest = HostRequest | Open | DeleteRelay
 PROBE_SECONDS_FIRST: Final = 1.0
 PROBE_SECONDS_MAX: Final = 60.0
 PROBE_BYTES_MIN: Final = 65_536
+REST_SECONDS: Final = 5.0
+"""After this long without use an open relay keeps none of its records in memory."""
 REOPEN_SECONDS: Final = 1.0
 """A relay whose disk failed while it was opened is tried again when it is asked for, this often at most."""
 
@@ -148,21 +150,27 @@ class Entry:
         return failed and trio.current_time() >= self._refused_at + REOPEN_SECONDS
 
     async def _open_and_serve(self) -> None:
-        async with trio.open_nursery() as nursery:
-            try:
-                created = await self._make_if_asked()
-                opened = await self._files.open(self.name, self._synced)
-            except (RelaydError, OSError) as error:
-                self._did_not_open(error)
-                return
-            host = self._begin(opened, nursery, created)
-            self._settled.set()
-            nursery.start_soon(self._watch, host)
-            if host.full_bytes is not None:
-                nursery.start_soon(self._probe, host, opened)
-            ending = await host.run()
-        self.host = None
-        host.release()
+        try:
+            created = await self._make_if_asked()
+            opened = await self._files.open(self.name, self._synced)
+        except (RelaydError, OSError) as error:
+            self._did_not_open(error)
+            return
+        host: Host | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                host = self._begin(opened, nursery, created)
+                self._settled.set()
+                nursery.start_soon(self._watch, host)
+                if host.full_bytes is not None:
+                    nursery.start_soon(self._probe, host, opened)
+                ending = await host.run()
+        finally:
+            self.host = None
+            if host is not None:
+                # Where it ended by a bug, or the daemon is cut short, whoever waits is told here.
+                host.end(Ending("failed", InternalError(f"relay {self.name} was cut short; ask again")))
+                host.release()
         self._after(ending)
 
     async def _make_if_asked(self) -> bool:
@@ -219,8 +227,11 @@ class Entry:
         """Closes the open relay when the daemon stops, when a deletion waits, or when nobody uses it."""
         while True:
             idle = self._environment.settings.idle_relay
-            with trio.move_on_at(host.last_used + idle if not host.busy else trio.current_time() + idle):
+            rest = min(REST_SECONDS, idle)
+            with trio.move_on_after(rest):
                 await self._next_arrival()
+            if not host.busy and trio.current_time() >= host.last_used + rest:
+                host.rest()
             if self._stopping is not None:
                 why: RelaydError = self._stopping
             elif self._queue:

@@ -15,6 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from relayd.daemon.deadlines import Deadlines
 from relayd.daemon.outbox import Outbox
 from relayd.daemon.settings import Settings
+from relayd.daemon.tails import TailBudget
 from relayd.journal.pages import PageCache
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class Environment:
     log: FilteringBoundLogger
     pages: PageCache
     files: FileWork
+    tails: TailBudget
     deadlines: Deadlines = field(default_factory=Deadlines)
     outbox: Outbox = field(default_factory=Outbox)
     now_ms: Callable[[], int] = wall_clock_ms

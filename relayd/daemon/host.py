@@ -101,6 +101,7 @@ class Host:
             catalogue=opened.catalogue,
             reader=reader,
         )
+        environment.tails.take_on(opened.tail)
         self.upkeep = Upkeep(self, self.memory, environment, opened, log)
         self.attaching = Attaching(self.memory, environment, nursery)
         self._acknowledging = Acknowledging(self, self.memory, environment, opened.relay)
@@ -134,8 +135,13 @@ class Host:
         assert self._ending is not None, "it ended for a reason"
         return self._ending
 
+    def rest(self) -> None:
+        """Nobody has used it for a while: it keeps no more in memory than it needs."""
+        self._environment.tails.let_go(self.memory.tail)
+
     def release(self) -> None:
         """Gives descriptors and the relay's lock back; every job of it has ended."""
+        self.rest()
         if self._writer is not None:
             self._writer.close()
         self._opened.journal.close()
@@ -254,7 +260,7 @@ class Host:
             fold(state, last, decode_body(bodies[0]))
         self._pending.append(Chunk(first, last, payload))
         self._pending_bytes += len(payload)
-        self.memory.tail.append(first, len(bodies), payload)
+        self._environment.tails.append(self.memory.tail, first, len(bodies), payload)
         self._wake.set()
         return first, last
 

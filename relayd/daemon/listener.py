@@ -6,6 +6,7 @@ at the end only while it is still ours.
 
 import contextlib
 import errno
+import math
 import os
 import socket
 import stat
@@ -34,12 +35,14 @@ class Listener:
         self._identity = identity
 
     async def accept_all(self, accepted: Callable[[socket.socket], None], log: FilteringBoundLogger) -> None:
-        """Hands every client that connects to `accepted`, for ever. Out of descriptors, clients wait their turn."""
-        said_at = -_LOG_SECONDS
+        """Hands every client that connects to `accepted`, until `close`; out of descriptors, they wait."""
+        said_at = -math.inf
         while True:
-            await trio.lowlevel.wait_readable(self._socket)
             try:
+                await trio.lowlevel.wait_readable(self._socket)
                 connected, _ = self._socket.accept()
+            except trio.ClosedResourceError:
+                return
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 continue
             except OSError as error:

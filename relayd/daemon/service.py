@@ -16,6 +16,7 @@ from relayd.daemon.registry import Registry
 from relayd.daemon.server import Server
 from relayd.daemon.settings import Settings, reload_settings
 from relayd.daemon.state_lock import StateDirectory, lock_state
+from relayd.daemon.tails import TailBudget
 from relayd.journal.pages import make_page_cache
 from relayd.protocol.errors import RelaydError
 from relayd.recovery.making import clear_leftovers
@@ -61,6 +62,7 @@ class _Daemon:
             make_log(settings, log_file),
             make_page_cache(settings.page_cache_bytes),
             FileWork(settings.file_threads),
+            TailBudget(settings.tail_bytes_total),
         )
         self._exit_status = CLEAN
 

@@ -166,7 +166,7 @@ def next_group(file: File, segment: bytes, damage: GroupDamageError, end: int) -
     if damage.header is not None:
         place = Place(damage.header.end, damage.header.first + damage.header.count)
         return place if place.offset < end else None
-    base = damage.offset
+    base = damage.offset + 1
     while base < end:
         held = file.read(min(_SCAN_BYTES, end - base), base)
         at = held.find(GROUP_MAGIC)

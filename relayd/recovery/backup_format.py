@@ -2,25 +2,24 @@
 
     skippable frame   magic 0x184D2A5D, u32 size, then framed as a snapshot is: `RLYBACK1`, the head
     zstd frames       whole records each, content checksum on, a frame's ordinals without a hole
-    skippable frame   magic 0x184D2A5C, u32 size, then framed as a snapshot is: `RLYBEND1`, the end
-    u32               bytes of that whole last frame, then `RLYBTAIL`
+    skippable frame   magic 0x184D2A5C, u32 size, then framed as a snapshot is: `RLYBEND1`, the end; then, inside of
+                      it still, u32 bytes of this whole frame and `RLYBTAIL`
 
 `zstd -dc` gives the records. Numbers are little-endian. A file without its end is no backup: it was cut off.
 """
 
 import struct
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from relayd.protocol.cursor import GENESIS, Cursor
+from relayd.protocol.cursor import Cursor
 from relayd.protocol.kinds import RETENTION_DEFAULT, Retention, StoreId
 from relayd.recovery.checked_map import FORMAT, HEADER_BYTES, MAP_BYTES_MAX, CheckedMapError, frame_map, unframe_map
 
 HEAD_MAGIC: Final = b"RLYBACK1"
 END_MAGIC: Final = b"RLYBEND1"
 TAIL: Final = struct.Struct("<I8s")
-"""Skippable itself it is not: it stands inside the last frame, at its end."""
 SKIPPABLE: Final = struct.Struct("<II")
 HEAD_FRAME: Final = 0x184D2A5D
 END_FRAME: Final = 0x184D2A5C
@@ -47,10 +46,10 @@ class BackupHead(msgspec.Struct, frozen=True):
 
 
 class BackupFrame(NamedTuple):
-    """A zstd frame: `count` records from ordinal `first` on, its place in the file, and the bytes of its records."""
+    """A zstd frame: so many `records` from ordinal `first` on, its place in the file, and the bytes of its records."""
 
     first: Annotated[int, msgspec.Meta(ge=1)]
-    count: Annotated[int, msgspec.Meta(ge=1)]
+    records: Annotated[int, msgspec.Meta(ge=1)]
     offset: Annotated[int, msgspec.Meta(ge=0)]
     size: Annotated[int, msgspec.Meta(ge=1)]
     plain_size: Annotated[int, msgspec.Meta(ge=1)]
@@ -58,7 +57,7 @@ class BackupFrame(NamedTuple):
     @property
     def last(self) -> int:
         """The last ordinal in it."""
-        return self.first + self.count - 1
+        return self.first + self.records - 1
 
 
 class BackupEnd(msgspec.Struct, frozen=True):
@@ -67,6 +66,9 @@ class BackupEnd(msgspec.Struct, frozen=True):
     frames: list[BackupFrame]
     stream: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
     format: int = FORMAT
+
+
+_Map = TypeVar("_Map", BackupHead, BackupEnd)
 
 
 class _FormatOnly(msgspec.Struct, frozen=True):
@@ -132,7 +134,7 @@ def decode_end(frame: bytes, offset: int) -> BackupEnd:
     return _decode(END_MAGIC, frame[SKIPPABLE.size : -TAIL.size], BackupEnd, offset)
 
 
-def _decode[T: BackupHead | BackupEnd](magic: bytes, content: bytes, kind: type[T], offset: int) -> T:
+def _decode(magic: bytes, content: bytes, kind: type[_Map], offset: int) -> _Map:
     try:
         encoded = unframe_map(magic, content)
         said = msgspec.msgpack.decode(encoded, type=_FormatOnly).format
@@ -141,19 +143,3 @@ def _decode[T: BackupHead | BackupEnd](magic: bytes, content: bytes, kind: type[
         return msgspec.msgpack.decode(encoded, type=kind)
     except (CheckedMapError, msgspec.DecodeError) as error:
         raise BackupError(str(error), offset) from None
-
-
-__all__ = [
-    "GENESIS",
-    "BackupEnd",
-    "BackupError",
-    "BackupFrame",
-    "BackupHead",
-    "decode_end",
-    "decode_head",
-    "encode_end",
-    "encode_head",
-    "end_bytes",
-    "head_bytes",
-    "is_backup",
-]

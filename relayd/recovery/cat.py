@@ -91,7 +91,11 @@ def _scan_view(view: ActiveView, first: int | None) -> Iterator[Found]:
         yield from scan_segment(memoryview(view.content), view.stop, first)
     judged = view.judged
     if judged is not None and judged.tail != "clean":
-        told = "a write that was cut off and never answered" if judged.tail == "torn" else "no whole group, and no torn one"
+        told = (
+            "a write that was cut off and never answered"
+            if judged.tail == "torn"
+            else "no whole group, and no torn one"
+        )
         yield Damage(judged.stop, 1, 0, f"{judged.used - judged.stop} bytes: {told}")
 
 

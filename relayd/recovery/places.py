@@ -1,10 +1,11 @@
-"""What a path given to an offline tool names: a relay, a journal, or one file (docs/reference/journal.md, "Offline tools").
+"""What a path names: a relay, a journal, or one file (docs/reference/journal.md, "Offline tools").
 
 Reading only. A relay that a daemon has open changes meanwhile: there, nothing behind the watermark is looked at.
 """
 
 import contextlib
 import os
+import stat as modes
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -80,13 +81,10 @@ def _open_journal(path: str, stack: contextlib.ExitStack) -> JournalPlace:
 def open_file(path: str) -> RealFile:
     """Opens one file of whoever to read it. Raises ForeignFileError for what is no regular file, OSError."""
     descriptor = os.open(path, _FLAGS)
-    try:
-        status = os.fstat(descriptor)
-        if not Path(f"/proc/self/fd/{descriptor}").is_file():
-            raise ForeignFileError(path, "is no regular file")
-    except BaseException:
+    status = os.fstat(descriptor)
+    if not modes.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise
+        raise ForeignFileError(path, "is no regular file")
     return RealFile(descriptor, Identity(status.st_dev, status.st_ino), Reserve(0))
 
 
@@ -115,6 +113,7 @@ def read_watermark(relay: Directory) -> Watermark | None:
 
 def view_active(place: JournalPlace, before: int, *, live: bool) -> ActiveView | None:
     """active.log and where to stop in it; None where it is missing. `before`: the last ordinal of the other files."""
+    content = b""
     for _ in range(_TRIES):
         watermark = None if place.relay is None else read_watermark(place.relay)
         try:

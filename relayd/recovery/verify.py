@@ -16,7 +16,8 @@ from relayd.journal.real_storage import open_state_directory
 from relayd.journal.segment import SEGMENT_HEADER_BYTES, decode_segment_header
 from relayd.journal.storage import Directory, File
 from relayd.protocol.names import is_relay_name
-from relayd.recovery.backup import is_backup, verify_backup
+from relayd.recovery.backup import verify_backup
+from relayd.recovery.backup_format import is_backup
 from relayd.recovery.checked_map import LaterFormatError
 from relayd.recovery.places import (
     ActiveView,
@@ -99,7 +100,9 @@ def measure_path(path: str) -> int:
     whole = Path(path)
     if not whole.is_dir():
         return whole.stat().st_size
-    return sum(entry.stat().st_size for below in (whole, whole / "journal") if below.is_dir() for entry in _files(below))
+    return sum(
+        entry.stat().st_size for below in (whole, whole / "journal") if below.is_dir() for entry in _files(below)
+    )
 
 
 def _files(directory: Path) -> Iterator[Path]:
@@ -161,6 +164,7 @@ class _JournalCheck:
 
     def _verify_segments(self) -> ActiveView | None:
         """All files but active.log, which is read before their names are: what it no longer holds is among them."""
+        active: ActiveView | None = None
         for _ in range(_PASSES):
             names = segment_names(self._place.journal)
             active = view_active(self._place, max((name.last for name in names), default=0), live=self._live)

@@ -1,11 +1,11 @@
 """What `relayd verify` checks of each kind of file, and how it says what it found."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final, Literal
 
 import msgspec
 
-from relayd.journal.names import ACKNOWLEDGED, SEED, WATERMARK, SegmentKind, SegmentName
+from relayd.journal.names import ACKNOWLEDGED, SEED, WATERMARK, SegmentName
 from relayd.journal.sealed import LaterSealedFormatError, read_index, verify_sealed
 from relayd.journal.segment import decode_segment_header, is_later_group, is_later_segment
 from relayd.journal.storage import Directory, File
@@ -137,7 +137,7 @@ def _verify_header(content: bytes, label: str, store: bytes | None) -> Iterator[
 
 def _verify_groups(
     content: bytes, stop: int, label: str, first: int | None, tally: Tally
-) -> Iterator[Finding]:
+) -> Generator[Finding, None, int | None]:
     """Gives the last ordinal read."""
     last: int | None = None
     for one in scan_segment(memoryview(content), stop, first):
@@ -186,9 +186,7 @@ def verify_small_files(relay: Directory, tally: Tally) -> Iterator[Finding]:
     yield from _verify_watermark(relay, tally)
 
 
-def _verify_map(
-    name: str, content: bytes, tally: Tally, decode: Callable[[bytes], object]
-) -> Iterator[Finding]:
+def _verify_map(name: str, content: bytes, tally: Tally, decode: Callable[[bytes], object]) -> Iterator[Finding]:
     tally.files += 1
     tally.read(len(content))
     try:

@@ -37,6 +37,7 @@ from relayd.protocol.messages import (
     Done,
     ForgetConsumer,
     Hello,
+    Leave,
     Limits,
     LostSpan,
     Open,
@@ -56,6 +57,7 @@ from relayd.protocol.parse import parse_request
 
 CUT = object()
 SILENCE = object()
+STOPPING = ShuttingDownError("the daemon stops")
 STORE = bytes(range(16))
 GENESIS = Cursor(0, bytes(16))
 
@@ -66,9 +68,7 @@ Hook = Callable[[Request], Answer]
 def record_bytes(ordinal: int, kind: str, data: object, command_id=None, producer=None) -> tuple[bytes, bytes]:
     """One record and its digest, as docs/reference/journal.md, "Record", has it."""
     body = msgspec.msgpack.encode([1_700_000_000_000 + ordinal, kind, data, command_id, producer])
-    digest = hashlib.blake2b(
-        ordinal.to_bytes(8, "little") + body, digest_size=16, person=b"relayd.event.v1"
-    ).digest()
+    digest = hashlib.blake2b(ordinal.to_bytes(8, "little") + body, digest_size=16, person=b"relayd.event.v1").digest()
     return struct.pack("<IQ16s", len(body), ordinal, digest) + body, digest
 
 
@@ -93,6 +93,8 @@ class FakeDaemon:
         self.hooks: deque[Hook] = deque()
         self.byte_by_byte = False
         self.cut_after: int | None = None
+        self.reading = threading.Event()
+        self.reading.set()
         self.waiting: list[tuple[socket.socket, Attach]] = []
         self.hellos: list[Hello] = []
         self.changed = threading.Condition(self.lock)
@@ -149,6 +151,9 @@ class FakeDaemon:
             except OSError:
                 return
             with self.lock:
+                if self._listener is not listener:
+                    connection.close()
+                    return
                 self._connections.add(connection)
                 cut, self.cut_after = self.cut_after, None
             self._spawn(self._serve, _Sender(connection, self.byte_by_byte, cut))
@@ -157,6 +162,7 @@ class FakeDaemon:
         frames = FrameBuffer()
         try:
             while data := sender.socket.recv(65536):
+                self.reading.wait(10)
                 for frame in frames.feed(data):
                     request = parse_request(frame)
                     with self.changed:
@@ -222,6 +228,8 @@ class FakeDaemon:
                         self.waiting.remove(one)
                         sender.send(RequestCancelledError("taken back"), taken)
                         break
+                return Done(0)
+            case Leave():
                 return Done(0)
         if request.relay != "r":
             return NotFoundError(f"no relay {request.relay}")
@@ -344,7 +352,3 @@ def _kill(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
         pass
-
-
-def shutting_down(_request: Request) -> Answer:
-    return ShuttingDownError("the daemon stops")

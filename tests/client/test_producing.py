@@ -223,7 +223,9 @@ def test_after_a_refusal_nothing_is_sent_until_all_are_answered_and_then_all_aga
     assert drain(stream) == [10, 12]
 
 
-@pytest.mark.parametrize("error", [NotFoundError("x"), InvalidStateError("x", StateDetail(expected=3)), ConflictError("x")])
+@pytest.mark.parametrize(
+    "error", [NotFoundError("x"), InvalidStateError("x", StateDetail(expected=3)), ConflictError("x")]
+)
 def test_what_a_repetition_cannot_help_ends_the_stream(error):
     stream = producing()
     fill(stream, 2)

@@ -266,6 +266,7 @@ def test_an_index_beyond_its_bound_is_not_read_however_large_the_file_is():
 
         def read(self, size: int, offset: int) -> bytes:
             self.largest = max(self.largest, size)
+            assert offset + size == 2**32
             return bytes(size - 12) + (2**30).to_bytes(4, "little") + b"RLYINDX1"
 
     held = Huge(b"")

@@ -61,7 +61,9 @@ def sealed(first: int, last: int, per_frame: int = 3, segment_id: bytes = b"\x33
     encoded = msgspec.msgpack.encode(index)
     whole = 8 + len(encoded) + 32 + 4 + 8
     check = hashlib.blake2b(encoded, digest_size=32).digest()
-    return content + struct.pack("<II", 0x184D2A5E, whole - 8) + encoded + check + struct.pack("<I", whole) + b"RLYINDX1"
+    return (
+        content + struct.pack("<II", 0x184D2A5E, whole - 8) + encoded + check + struct.pack("<I", whole) + b"RLYINDX1"
+    )
 
 
 def checked_map(magic: bytes, content: object) -> bytes:

@@ -1,0 +1,553 @@
+"""The async client against a daemon on a real socket, on Trio and on asyncio."""
+
+import threading
+
+import anyio
+import msgspec
+import pytest
+from fake_daemon import CUT, SILENCE, STOPPING, STORE
+
+from relayd.client.aclient import connect
+from relayd.client.errors import ConnectionLostError, NotConnectedError, ProtocolViolationError
+from relayd.client.events import Gap
+from relayd.protocol.cursor import Cursor, Span
+from relayd.protocol.errors import (
+    ConflictError,
+    DesynchronizedError,
+    IncompatibleProtocolError,
+    NotFoundError,
+    OverloadedError,
+    StorageFailedError,
+)
+from relayd.protocol.messages import Attach, CancelRequest, Done, Record
+
+
+@pytest.fixture
+def run(daemon, backend):
+    """Runs an async function with a connected client, within ten seconds."""
+
+    def start(function, **settings):
+        async def main():
+            with anyio.fail_after(10):
+                async with connect(daemon.path, **settings) as client:
+                    return await function(client)
+
+        return anyio.run(main, backend=backend)
+
+    return start
+
+
+def ordinals(found):
+    return [event.ordinal for event in found]
+
+
+def once(answer):
+    return lambda _request: answer
+
+
+def for_kind(kind, answer):
+    return lambda request: answer if isinstance(request, kind) else None
+
+
+def produced(daemon):
+    return [msgspec.msgpack.decode(record[28:])[2] for record in daemon.records]
+
+
+async def until(condition):
+    """Lets the other side go on until something is so."""
+    while not condition():
+        await anyio.sleep(0.0005)
+
+
+def test_each_operation_asks_and_answers(daemon, run):
+    async def main(client):
+        assert client.welcome.daemon == "fake"
+        assert [entry.relay for entry in await client.relays()] == ["r"]
+        assert (await client.open("r", create=True)).created
+        assert (await client.record("r", [("a", {"x": 1}), ("b", None, "command-1")])).first == 1
+        assert (await client.status("r")).latest == daemon.latest
+        page = await client.attach("r")
+        assert [(event.kind, event.data) for event in page.events] == [("a", {"x": 1}), ("b", None)]
+        assert (await client.acknowledge("r", page.through, "c")).through == page.through
+        assert (await client.await_acknowledged("r", "c", page.through, 100)).through == page.through
+        assert (await client.attach("r", {"consumer": "c"})).events == []
+        await client.forget_consumer("r", "c")
+        await client.delete_relay("r")
+        await client.delete_relay("r", STORE)
+        await client.leave()
+
+    run(main)
+
+
+def test_exceptions_leave_as_they_are(run):
+    """A refusal in the block is raised by its own type, in no group."""
+
+    async def refused(client):
+        await client.status("other")
+
+    async def broken(_client):
+        raise ZeroDivisionError
+
+    with pytest.raises(NotFoundError):
+        run(refused)
+    with pytest.raises(ZeroDivisionError):
+        run(broken)
+
+
+def test_where_nobody_listens_it_says_what_to_do(tmp_path, backend):
+    async def main():
+        async with connect(str(tmp_path / "s")):
+            pass
+
+    with pytest.raises(NotConnectedError, match="relayd serve"):
+        anyio.run(main, backend=backend)
+
+
+def test_whoever_says_nothing_is_no_daemon(daemon, run, monkeypatch):
+    monkeypatch.setattr("relayd.client.alink.WELCOME_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(daemon, "answer", lambda *_: SILENCE)
+    with pytest.raises(NotConnectedError, match="did not answer within"):
+        run(lambda client: client.relays())
+
+
+def test_the_refusal_of_hello_is_raised(daemon, run, monkeypatch):
+    monkeypatch.setattr(daemon, "answer", lambda *_: IncompatibleProtocolError("speaks 2"))
+    with pytest.raises(IncompatibleProtocolError):
+        run(lambda client: client.relays())
+
+
+def test_a_hello_refused_later_reaches_every_call(daemon, run, monkeypatch):
+    async def main(client):
+        monkeypatch.setattr(daemon, "answer", lambda *_: IncompatibleProtocolError("speaks 2"))
+        daemon.kill_connections()
+        for _ in range(2):
+            with pytest.raises(IncompatibleProtocolError):
+                await client.relays()
+
+    run(main)
+
+
+def test_it_is_used_inside_its_block_only(daemon, backend):
+    async def main():
+        client = connect(daemon.path)
+        with pytest.raises(NotConnectedError, match="enter it"):
+            await client.relays()
+        async with client:
+            assert await client.relays()
+            with pytest.raises(NotConnectedError, match="entered before"):
+                async with client:
+                    pass
+        with pytest.raises(NotConnectedError, match="this client is closed"):
+            await client.relays()
+
+    anyio.run(main, backend=backend)
+
+
+@pytest.mark.parametrize("failure", [CUT, STOPPING], ids=["cut", "stop"])
+def test_what_is_safe_to_repeat_is_repeated(daemon, run, failure):
+    async def main(client):
+        for ask in (
+            lambda: client.status("r"),
+            lambda: client.open("r", create=True),
+            lambda: client.attach("r"),
+            lambda: client.record("r", [("k", 1)], producer="p", sequence=1),
+        ):
+            daemon.hooks.extend([once(failure), once(failure)])
+            assert await ask()
+
+    run(main)
+    assert len(daemon.hellos) == 9
+
+
+def test_what_is_not_safe_to_repeat_is_told(daemon, run):
+    async def main(client):
+        daemon.hooks.append(once(CUT))
+        with pytest.raises(ConnectionLostError, match="may have been done or not"):
+            await client.record("r", [("k", 1)])
+        assert (await client.record("r", [("k", 2)])).first == 1, "what never left may be sent"
+
+    run(main)
+
+
+def test_without_reconnect_a_lost_connection_is_the_end(daemon, run):
+    async def main(client):
+        daemon.hooks.append(once(CUT))
+        for _ in range(2):
+            with pytest.raises(ConnectionLostError):
+                await client.relays()
+        with pytest.raises(ConnectionLostError):
+            await client.follow("r").__anext__()
+
+    run(main, reconnect=False)
+    assert len(daemon.hellos) == 1
+
+
+def test_many_tasks_share_a_connection(daemon, run):
+    async def main(client):
+        found = []
+
+        async def wait_for_event():
+            found.append(ordinals((await client.attach("r", wait_ms=5000)).events))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(wait_for_event)
+            await until(lambda: len(daemon.waiting) == 10)
+            assert await client.relays(), "who waits holds up nobody"
+            daemon.append("k")
+        assert found == [[1]] * 10
+
+    run(main)
+    assert len(daemon.hellos) == 1
+
+
+def test_garbage_ends_the_connection_and_is_told(daemon, run):
+    async def main(client):
+        daemon.hooks.append(once(b"GET / HTTP/1.1\r\n"))
+        with pytest.raises(ProtocolViolationError):
+            await client.status("r")
+        assert await client.status("r"), "the next call has a new connection"
+        daemon.hooks.append(once(Done(0)))
+        with pytest.raises(ProtocolViolationError, match="answered Status with Done"):
+            await client.status("r")
+
+    run(main)
+
+
+# Cancellation.
+
+
+def test_a_cancelled_wait_is_taken_back(daemon, run):
+    async def main(client):
+        with anyio.move_on_after(0.02):
+            await client.attach("r", wait_ms=60_000)
+        await until(lambda: not daemon.waiting)
+        taken = [one for one in daemon.seen if isinstance(one, CancelRequest)]
+        asked = [one for one in daemon.seen if isinstance(one, Attach)]
+        assert [one.request for one in taken] == [asked[0].id]
+        assert await client.relays()
+        link = await client.connected()
+        await until(lambda: link._session.in_flight == 0)
+        assert not link._pending
+
+    run(main)
+    assert len(daemon.hellos) == 1
+
+
+def test_cancelled_before_sending_nothing_is_sent(daemon, run):
+    async def main(client):
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await client.record("r", [("k", 1)])
+        assert await client.relays()
+
+    run(main)
+    assert not any(isinstance(one, Record) for one in daemon.seen)
+    assert len(daemon.hellos) == 1
+
+
+def test_cancelled_in_the_middle_of_a_frame_the_connection_ends_and_others_go_on(daemon, run):
+    async def main(client):
+        found = []
+
+        async def wait_for_event():
+            found.append(ordinals((await client.attach("r", wait_ms=5000)).events))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait_for_event)
+            await until(lambda: daemon.waiting)
+            daemon.reading.clear()
+            with anyio.move_on_after(0.05) as scope:
+                # The daemon reads nothing now: the socket takes a part of this and no more.
+                await client.record("r", [("k", bytes(1 << 20))] * 6)
+            assert scope.cancelled_caught
+            daemon.reading.set()
+            await until(lambda: len(daemon.hellos) == 2 and daemon.waiting)
+            daemon.append("k")
+        assert found == [[1]]
+
+    run(main)
+
+
+def test_leaving_the_block_cancels_nothing_outside(daemon, run, backend):
+    async def main():
+        with anyio.move_on_after(0.02) as scope:
+            async with connect(daemon.path) as client, anyio.create_task_group() as tasks:
+                tasks.start_soon(client.await_acknowledged, "r", "c", Cursor(0), 1)
+                async for _event in client.follow("r"):
+                    pass
+        assert scope.cancelled_caught
+        async with connect(daemon.path) as client:
+            assert await client.relays()
+
+    anyio.run(main, backend=backend)
+
+
+# Following.
+
+
+def test_follow_gives_each_event_once_in_order_across_pages(daemon, run):
+    async def main(client):
+        for number in range(10):
+            daemon.append("k", number)
+        daemon.page_events = 3
+        assert [event.data async for event in client.follow("r", live=False)] == list(range(10))
+        assert [len(page.events) async for page in client.pages("r", live=False)] == [3, 3, 3, 1]
+        assert [event.ordinal async for event in client.follow("r", "latest", live=False)] == []
+
+    run(main)
+
+
+def test_it_follows_live_through_everything(daemon, run):
+    async def main(client):
+        following = client.follow("r", "latest")
+        seen = []
+        for number in range(12):
+            with anyio.move_on_after(0.005):
+                await following.__anext__()
+            if number % 4 == 1:
+                daemon.restart()
+            if number % 4 == 2:
+                daemon.kill_connections()
+            if number % 4 == 3:
+                daemon.hooks.append(for_kind(Attach, StorageFailedError("x")))
+            await until(lambda: daemon.waiting or number)
+            daemon.append("k", number)
+            seen.append((await following.__anext__()).data)
+        assert seen == list(range(12))
+
+    run(main)
+
+
+def test_an_iterator_that_was_cancelled_goes_on_where_it_was(daemon, run):
+    async def main(client):
+        for number in range(40):
+            daemon.append("k", number)
+        daemon.page_events = 3
+        following = client.follow("r", live=False)
+        seen, cancelled = [], 0
+        while True:
+            with anyio.CancelScope() as scope:
+                if len(seen) % 2 == 0 and cancelled <= len(seen):
+                    cancelled = len(seen) + 1
+                    scope.cancel()
+                try:
+                    seen.append((await following.__anext__()).data)
+                except StopAsyncIteration:
+                    break
+        assert seen == list(range(40))
+
+    run(main)
+
+
+def test_gaps_are_told_and_reading_goes_on(daemon, run):
+    async def main(client):
+        for number in range(9):
+            daemon.append("k", number)
+        daemon.page_events = 2
+        daemon.evicted = 3
+        daemon.unreadable = (7, 8)
+        found = [one async for one in client.follow("r", live=False)]
+        assert ordinals(one for one in found if not isinstance(one, Gap)) == [4, 5, 6, 9]
+        assert [one for one in found if isinstance(one, Gap)] == [
+            Gap("evicted", Span(1, 3), Cursor(3)),
+            Gap("unreadable", Span(7, 8), Cursor(8)),
+        ]
+
+    run(main)
+
+
+def test_the_same_damage_twice_is_raised(daemon, run):
+    async def main(client):
+        for number in range(4):
+            daemon.append("k", number)
+        damage = daemon.desynchronized("unreadable", daemon.cursor(1), (2, 3))
+        daemon.hooks.extend([for_kind(Attach, damage)] * 2)
+        following = client.follow("r", daemon.cursor(1))
+        assert await following.__anext__() == Gap("unreadable", Span(2, 3), Cursor(3))
+        with pytest.raises(DesynchronizedError):
+            await following.__anext__()
+
+    run(main)
+
+
+def test_answers_may_come_a_byte_at_a_time(daemon, run):
+    async def main(client):
+        await client.record("r", [("k", number) for number in range(20)])
+        assert [event.data async for event in client.follow("r", live=False)] == list(range(20))
+
+    daemon.byte_by_byte = True
+    run(main)
+
+
+# Producing.
+
+
+def test_a_stream_is_recorded_once_and_in_order(daemon, run):
+    async def main(client):
+        async with client.producer("r", "p", batch_events=10) as stream:
+            assert [await stream.record("k", number) for number in range(95)] == list(range(1, 96))
+            assert await stream.flush() == daemon.latest
+            assert stream.position == 95
+        async with client.producer("r", "p") as stream:
+            assert stream.position == 95
+            await stream.record("k", 95)
+        assert produced(daemon) == list(range(96)), "leaving the block flushes"
+
+    run(main)
+
+
+def test_what_lingers_is_sent_without_being_asked(daemon, run):
+    async def main(client):
+        async with client.producer("r", "p", linger_ms=1) as stream:
+            daemon.lock.acquire()
+            try:
+                await stream.record("k", 0)
+                await stream.record("k", 1)
+            finally:
+                daemon.lock.release()
+            await until(lambda: produced(daemon) == [0, 1])
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "failure", [StorageFailedError("x"), OverloadedError("x"), CUT, STOPPING], ids=["disk", "full", "cut", "stop"]
+)
+def test_whatever_time_lifts_the_stream_goes_on(daemon, run, failure):
+    async def main(client):
+        async with client.producer("r", "p", batch_events=2, in_flight=3) as stream:
+            for number in range(40):
+                if number % 7 == 3:
+                    daemon.hooks.append(for_kind(Record, failure))
+                await stream.record("k", number)
+
+    run(main)
+    assert produced(daemon) == list(range(40))
+
+
+def test_events_that_were_there_after_all_are_not_doubled(daemon, run):
+    def recorded_and_lost(request):
+        if isinstance(request, Record) and request.events:
+            daemon.record(request)
+            return CUT
+        return None
+
+    async def main(client):
+        async with client.producer("r", "p", batch_events=2) as stream:
+            for number in range(20):
+                if number % 5 == 0:
+                    daemon.hooks.append(recorded_and_lost)
+                await stream.record("k", number)
+
+    run(main)
+    assert produced(daemon) == list(range(20))
+
+
+def test_a_daemon_that_restarts_in_the_middle_of_a_batch_costs_time_only(daemon, run):
+    async def main(client):
+        async with client.producer("r", "p", batch_events=5, in_flight=3) as stream:
+            for number in range(60):
+                await stream.record("k", number)
+                if number % 13 == 7:
+                    await anyio.to_thread.run_sync(daemon.restart)
+
+    run(main)
+    assert produced(daemon) == list(range(60))
+
+
+def test_what_cannot_be_helped_ends_the_stream(daemon, run):
+    async def main(client):
+        async with client.producer("r", "p") as stream:
+            daemon.hooks.append(for_kind(Record, NotFoundError("gone")))
+            await stream.record("k", 0)
+            with pytest.raises(NotFoundError):
+                await stream.flush()
+            await stream.record("k", 1)
+
+    with pytest.raises(NotFoundError):
+        run(main)
+
+
+def test_without_reconnect_a_lost_connection_ends_the_stream(daemon, run):
+    async def main(client):
+        async with client.producer("r", "p") as stream:
+            daemon.hooks.append(for_kind(Record, CUT))
+            await stream.record("k", 0)
+            await stream.flush()
+
+    with pytest.raises(ConnectionLostError):
+        run(main, reconnect=False)
+
+
+def test_a_second_producer_of_the_name_is_betrayed(daemon, run):
+    async def main(client):
+        async with client.producer("r", "p") as stream:
+            await client.record("r", [("k", "other")], producer="p", sequence=1)
+            await stream.record("k", "mine")
+
+    with pytest.raises(ConflictError):
+        run(main)
+
+
+def test_who_is_cancelled_in_record_has_not_recorded_it(daemon, run):
+    async def main(client):
+        sent = 0
+        async with client.producer("r", "p", batch_events=2, in_flight=1) as stream:
+            turn = 0
+            while sent < 50:
+                with anyio.CancelScope() as scope:
+                    turn += 1
+                    if turn % 3 == 0:
+                        scope.cancel()
+                    await stream.record("k", sent)
+                    sent += 1
+
+    run(main)
+    assert produced(daemon) == list(range(50))
+
+
+def test_an_exception_in_the_block_does_not_wait_for_the_daemon(daemon, run):
+    async def main(client):
+        async with client.producer("r", "p") as stream:
+            daemon.hooks.append(for_kind(Record, SILENCE))
+            await stream.record("k", 0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(main)
+
+
+# Every way to break off.
+
+
+def test_a_connection_cut_at_any_byte_of_the_answers_changes_nothing(daemon, backend):
+    async def story(cut):
+        daemon.cut_after = cut
+        while True:
+            try:
+                client = await connect(daemon.path).__aenter__()
+            except (ConnectionLostError, NotConnectedError):
+                continue
+            break
+        try:
+            async with client.producer("r", "p", batch_events=2) as stream:
+                for number in range(3):
+                    await stream.record("k", number)
+            return [event.data async for event in client.follow("r", live=False)]
+        finally:
+            await client.__aexit__(None, None, None)
+
+    async def main():
+        for cut in range(0, 500, 3):
+            daemon.records.clear()
+            del daemon.digests[1:]
+            daemon.producers.clear()
+            assert await story(cut) == [0, 1, 2], cut
+
+    anyio.run(main, backend=backend)
+
+
+def test_threads_of_the_fake_daemon_end(daemon):
+    daemon.stop()
+    assert threading.active_count() < 10

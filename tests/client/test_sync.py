@@ -1,0 +1,550 @@
+"""The synchronous client against a daemon on a real socket."""
+
+import signal
+import socket
+import threading
+from itertools import islice
+
+import msgspec
+import pytest
+from fake_daemon import CUT, SILENCE, STOPPING, STORE, _Sender, record_bytes
+
+from relayd.client.errors import ConnectionLostError, NoAnswerError, NotConnectedError, ProtocolViolationError
+from relayd.client.events import Gap
+from relayd.client.sync import Client
+from relayd.protocol.cursor import Cursor, Span, format_cursor
+from relayd.protocol.errors import (
+    ConflictError,
+    DesynchronizedError,
+    IncompatibleProtocolError,
+    InternalError,
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+    StorageFailedError,
+    to_wire,
+)
+from relayd.protocol.frame import encode_frame
+from relayd.protocol.messages import (
+    Attach,
+    CancelRequest,
+    DeleteRelay,
+    Done,
+    NewEvent,
+    Page,
+    Record,
+    Status,
+)
+
+
+@pytest.fixture
+def client(daemon):
+    with Client(daemon.path, client="test") as one:
+        yield one
+
+
+def ordinals(found):
+    return [event.ordinal for event in found]
+
+
+def once(answer):
+    return lambda _request: answer
+
+
+def for_kind(kind, answer):
+    return lambda request: answer if isinstance(request, kind) else None
+
+
+def test_each_operation_asks_and_answers(daemon, client):
+    assert client.welcome.daemon == "fake"
+    assert [entry.relay for entry in client.relays()] == ["r"]
+    assert client.open("r", create=True).created
+    assert client.record("r", [("a", {"x": 1}), ("b", None, "command-1")]).first == 1
+    assert client.status("r").latest == daemon.latest
+    page = client.attach("r", "earliest", max_bytes=1000)
+    assert [(event.kind, event.data, event.command_id) for event in page.events] == [
+        ("a", {"x": 1}, None),
+        ("b", None, "command-1"),
+    ]
+    assert ordinals(client.attach("r", format_cursor(daemon.cursor(1))).events) == [2]
+    assert client.acknowledge("r", page.through, "c").through == page.through
+    assert client.await_acknowledged("r", "c", page.through, 100).through == page.through
+    assert client.attach("r", {"consumer": "c"}).events == []
+    client.forget_consumer("r", "c")
+    client.delete_relay("r")
+    client.leave()
+    assert next(one for one in daemon.seen if isinstance(one, DeleteRelay)).store == STORE
+    assert daemon.hellos[0].client == "test"
+
+
+def test_refusals_are_raised_as_they_are(client):
+    with pytest.raises(NotFoundError, match="no relay other"):
+        client.status("other")
+    with pytest.raises(InvalidRequestError, match="cannot be a relay's name"):
+        client.status("../r")
+    with pytest.raises(InvalidRequestError, match="data cannot be sent"):
+        client.record("r", [("k", object())])
+    assert client.relays(), "the connection lives"
+
+
+def test_encoded_events_are_sent_as_they_are(daemon, client):
+    client.record("r", [NewEvent("k", msgspec.Raw(b"\xc3"))])
+    assert list(client.follow("r", live=False))[0].data is True
+
+
+@pytest.mark.parametrize("make", [None, "file", "dead socket"])
+def test_where_nobody_listens_it_says_what_to_do(tmp_path, make):
+    path = tmp_path / "s"
+    if make == "file":
+        path.write_text("")
+    elif make:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.close()
+    with pytest.raises(NotConnectedError, match="relayd serve"):
+        Client(str(path))
+
+
+def test_a_path_too_long_is_told(tmp_path):
+    with pytest.raises(NotConnectedError, match="too long"):
+        Client(str(tmp_path / ("x" * 200)))
+
+
+def test_the_refusal_of_hello_is_raised(daemon, monkeypatch):
+    monkeypatch.setattr(daemon, "answer", lambda *_: IncompatibleProtocolError("speaks 2"))
+    with pytest.raises(IncompatibleProtocolError):
+        Client(daemon.path)
+
+
+def test_whoever_says_nothing_is_no_daemon(daemon, monkeypatch):
+    monkeypatch.setattr("relayd.client.sync_link.WELCOME_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(daemon, "answer", lambda *_: SILENCE)
+    with pytest.raises(NotConnectedError, match=r"did not answer within 0\.05 s"):
+        Client(daemon.path)
+
+
+UNDER_ID_0 = bytes(encode_frame(to_wire(OverloadedError("x"), 0)))
+
+
+@pytest.mark.parametrize("failure", [CUT, STOPPING, UNDER_ID_0], ids=["cut", "stop", "id 0"])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.status("r"),
+        lambda client: client.relays(),
+        lambda client: client.open("r", create=True),
+        lambda client: client.attach("r"),
+        lambda client: client.acknowledge("r", Cursor(0)),
+        lambda client: client.record("r", [("k", 1)], producer="p", sequence=1),
+    ],
+)
+def test_what_is_safe_to_repeat_is_repeated(daemon, client, ask, failure):
+    daemon.hooks.extend([once(failure)] * 3)
+    ask(client)
+    assert len(daemon.hellos) == 4
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda client: client.record("r", [("k", 1)]), lambda client: client.delete_relay("r", STORE)]
+)
+def test_what_is_not_safe_to_repeat_is_told(daemon, client, ask):
+    daemon.hooks.append(once(CUT))
+    with pytest.raises(ConnectionLostError, match="may have been done or not") as caught:
+        ask(client)
+    assert caught.value.retryable
+    assert sum(isinstance(one, (Record, DeleteRelay)) for one in daemon.seen) == 1
+    ask(client)
+
+
+def test_what_never_left_may_be_sent(daemon, client):
+    client.relays()
+    client._link.close()
+    assert client.record("r", [("k", 1)]).first == 1
+
+
+def test_without_reconnect_a_lost_connection_is_the_end(daemon):
+    client = Client(daemon.path, reconnect=False)
+    daemon.hooks.append(once(CUT))
+    for _ in range(2):
+        with pytest.raises(ConnectionLostError):
+            client.relays()
+    assert len(daemon.hellos) == 1
+
+
+def test_a_closed_client_says_so(client):
+    client.close()
+    with pytest.raises(NotConnectedError, match="this client is closed"):
+        client.relays()
+    with pytest.raises(NotConnectedError, match="this client is closed"):
+        list(client.follow("r"))
+
+
+def test_it_waits_for_a_daemon_that_restarts(daemon, client):
+    client.relays()
+    daemon.stop()
+    threading.Timer(0.05, daemon.start).start()
+    assert client.relays()
+
+
+def test_the_timeout_bounds_a_call_and_its_reconnecting(daemon):
+    with Client(daemon.path, timeout=0.05) as client:
+        daemon.hooks.append(once(SILENCE))
+        with pytest.raises(NoAnswerError, match=r"within 0\.05 s"):
+            client.relays()
+        daemon.wait_for(lambda: any(isinstance(one, CancelRequest) for one in daemon.seen))
+        assert client.relays(), "the connection lives"
+        daemon.stop()
+        with pytest.raises(NoAnswerError):
+            client.relays()
+        with pytest.raises(NoAnswerError):
+            list(client.follow("r"))
+
+
+def test_a_wait_is_not_counted_as_silence(daemon):
+    with Client(daemon.path, timeout=0.05) as client:
+        threading.Timer(0.1, daemon.append, ["k"]).start()
+        assert ordinals(client.attach("r", "earliest", wait_ms=5000).events) == [1]
+
+
+def test_an_answer_of_another_type_is_not_believed(daemon, client):
+    daemon.hooks.append(once(Done(0)))
+    with pytest.raises(ProtocolViolationError, match="answered Status with Done"):
+        client.status("r")
+
+
+def test_garbage_ends_the_connection_and_is_told(daemon, client):
+    daemon.hooks.append(once(b"GET / HTTP/1.1\r\n"))
+    with pytest.raises(ProtocolViolationError):
+        client.status("r")
+    assert client.status("r"), "the next call has a new connection"
+
+
+def test_an_interrupt_leaves_a_client_that_works(daemon, client):
+    def interrupt(_number, _frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        daemon.hooks.append(once(SILENCE))
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(KeyboardInterrupt):
+            client.status("r")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert client.status("r")
+
+
+# Following.
+
+
+def test_follow_gives_each_event_once_in_order_across_pages(daemon, client):
+    for number in range(10):
+        daemon.append("k", number)
+    daemon.page_events = 3
+    assert [event.data for event in client.follow("r", live=False)] == list(range(10))
+    assert ordinals(client.follow("r", daemon.cursor(7), live=False)) == [8, 9, 10]
+    assert list(client.follow("r", "latest", live=False)) == []
+
+
+def test_it_follows_live(daemon, client):
+    daemon.append("k", 0)
+    events = client.follow("r")
+    assert next(events).data == 0
+    threading.Timer(0.02, daemon.append, ["k", 1]).start()
+    assert next(events).data == 1
+    events.close()
+
+
+def test_other_calls_go_on_between_events(daemon, client):
+    for number in range(6):
+        daemon.append("k", number)
+    daemon.page_events = 2
+    for event in client.follow("r", live=False):
+        client.acknowledge("r", event.cursor)
+    assert daemon.consumers["controller"] == daemon.latest
+
+
+def test_who_stops_reading_leaves_no_answer_behind(daemon, client):
+    for number in range(6):
+        daemon.append("k", number)
+    daemon.page_events = 2
+    assert ordinals(islice(client.follow("r", live=False), 1)) == [1]
+    client.relays()
+    assert client._link._answers == {}
+    assert client._link._session.in_flight <= 1
+
+
+def test_a_gap_is_told_and_reading_goes_on(daemon, client):
+    for number in range(9):
+        daemon.append("k", number)
+    daemon.page_events = 2
+    reading = client.follow("r", live=False)
+    assert next(reading).ordinal == 1
+    daemon.evicted = 5
+    daemon.unreadable = (7, 8)
+    rest = list(reading)
+    assert ordinals(one for one in rest if not isinstance(one, Gap)) == [2, 3, 4, 6, 9]
+    assert [one for one in rest if isinstance(one, Gap)] == [
+        Gap("evicted", Span(5, 5), daemon.cursor(5)),
+        Gap("unreadable", Span(7, 8), Cursor(8)),
+    ]
+
+
+def test_a_gap_at_the_beginning_comes_first(daemon, client):
+    for number in range(4):
+        daemon.append("k", number)
+    daemon.evicted = 2
+    first, *rest = client.follow("r", live=False)
+    assert first == Gap("evicted", Span(1, 2), Cursor(2))
+    assert ordinals(rest) == [3, 4]
+
+
+def test_the_same_damage_twice_is_raised(daemon, client):
+    for number in range(4):
+        daemon.append("k", number)
+    daemon.evicted = 2
+    daemon.hooks.extend(
+        [for_kind(Attach, daemon.desynchronized("evicted", daemon.cursor(1), (2, 2))) for _ in range(2)]
+    )
+    found = []
+    with pytest.raises(DesynchronizedError):
+        found.extend(client.follow("r", daemon.cursor(1)))
+    assert found == [] or isinstance(found[0], Gap)
+
+
+@pytest.mark.parametrize("reason", ["ahead", "digest_mismatch"])
+def test_another_history_is_raised(daemon, client, reason):
+    daemon.append("k")
+    after = Cursor(7) if reason == "ahead" else Cursor(1, bytes(16))
+    with pytest.raises(DesynchronizedError) as caught:
+        next(client.follow("r", after))
+    assert caught.value.detail.reason == reason
+
+
+def wrong_page(daemon, records):
+    return Page(0, b"".join(records), len(records), daemon.latest, daemon.latest, verified=True)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda records: [records[0], records[2]],
+        lambda records: [records[1], records[2]],
+        lambda records: [records[0], records[1][:-1] + b"\0", records[2]],
+        lambda records: [*records, record_bytes(5, "k", None)[0]],
+    ],
+    ids=["hole", "begins late", "wrong digest", "hole at the end"],
+)
+def test_a_page_that_does_not_verify_is_raised_and_nothing_of_it_shown(daemon, client, spoil):
+    for number in range(3):
+        daemon.append("k", number)
+    daemon.hooks.append(for_kind(Attach, wrong_page(daemon, spoil(daemon.records))))
+    with pytest.raises(ProtocolViolationError):
+        next(client.follow("r"))
+
+
+def test_it_asks_again_after_what_time_lifts(daemon, client):
+    daemon.append("k", 0)
+    daemon.hooks.extend(
+        [once(OverloadedError("x")), once(StorageFailedError("x")), once(InternalError("x")), once(CUT)]
+    )
+    assert ordinals(client.follow("r", live=False)) == [1]
+
+
+def test_without_reconnect_it_does_not(daemon):
+    with Client(daemon.path, reconnect=False) as client:
+        daemon.hooks.append(once(OverloadedError("x")))
+        with pytest.raises(OverloadedError):
+            next(client.follow("r"))
+
+
+# Producing.
+
+
+def produced(daemon):
+    """What the daemon has, as data; each once and in order is what a producer owes."""
+    return [msgspec.msgpack.decode(record[28:])[2] for record in daemon.records]
+
+
+def test_a_stream_is_recorded_once_and_in_order(daemon, client):
+    with client.producer("r", "p", batch_events=10) as stream:
+        assert [stream.record("k", number) for number in range(95)] == list(range(1, 96))
+        assert stream.flush() == daemon.latest
+        assert stream.position == 95
+    assert produced(daemon) == list(range(95))
+    with client.producer("r", "p") as stream:
+        assert stream.position == 95
+        assert stream.record("k", 95) == 96
+    assert produced(daemon) == list(range(96)), "leaving the block flushes"
+
+
+def test_a_lone_event_goes_at_once(daemon, client):
+    with client.producer("r", "p") as stream:
+        stream.record("k", 0)
+        daemon.wait_for(lambda: len(daemon.records) == 1)
+
+
+def test_batches_are_pipelined(daemon, client):
+    with client.producer("r", "p", batch_events=1, in_flight=4) as stream:
+        stream.record("k", 0)
+        stream.flush()
+        daemon.lock.acquire()
+        try:
+            for number in range(1, 5):
+                stream.record("k", number)
+            assert stream._producing.in_flight == 4
+        finally:
+            daemon.lock.release()
+    assert produced(daemon) == list(range(5))
+
+
+def test_an_exception_in_the_block_does_not_flush(daemon, client):
+    with pytest.raises(ZeroDivisionError), client.producer("r", "p", linger_ms=60_000) as stream:
+        daemon.hooks.append(for_kind(Record, SILENCE))
+        stream.record("k", 0)
+        stream.record("k", 1)
+        raise ZeroDivisionError
+    client.relays()
+    assert produced(daemon) == []
+    assert sum(isinstance(one, Record) for one in daemon.seen) == 2, "where it stands, and the first event"
+    assert client._link._answers == {}
+
+
+@pytest.mark.parametrize(
+    "failure", [StorageFailedError("x"), OverloadedError("x"), CUT, STOPPING], ids=["disk", "full", "cut", "stop"]
+)
+def test_whatever_time_lifts_the_stream_goes_on(daemon, client, failure):
+    with client.producer("r", "p", batch_events=2, in_flight=3) as stream:
+        for number in range(40):
+            if number % 7 == 3:
+                daemon.hooks.append(for_kind(Record, failure))
+            stream.record("k", number)
+        stream.flush()
+    assert produced(daemon) == list(range(40))
+
+
+def test_events_that_were_there_after_all_are_not_doubled(daemon, client):
+    def recorded_and_lost(request):
+        if isinstance(request, Record) and request.events:
+            daemon.record(request)
+            return CUT
+        return None
+
+    with client.producer("r", "p", batch_events=2) as stream:
+        for number in range(20):
+            if number % 5 == 0:
+                daemon.hooks.append(recorded_and_lost)
+            stream.record("k", number)
+    assert produced(daemon) == list(range(20))
+
+
+def test_a_daemon_that_restarts_in_the_middle_of_a_batch_costs_time_only(daemon, client):
+    with client.producer("r", "p", batch_events=5, in_flight=3) as stream:
+        for number in range(60):
+            stream.record("k", number)
+            if number % 13 == 7:
+                daemon.restart()
+    assert produced(daemon) == list(range(60))
+
+
+def test_what_cannot_be_helped_ends_the_stream(daemon, client):
+    with pytest.raises(NotFoundError), client.producer("r", "p") as stream:
+        daemon.hooks.append(for_kind(Record, NotFoundError("gone")))
+        stream.record("k", 0)
+        with pytest.raises(NotFoundError):
+            stream.flush()
+        with pytest.raises(NotFoundError):
+            stream.record("k", 1)
+        stream.flush()
+
+
+def test_a_second_producer_of_the_name_is_betrayed(daemon, client):
+    with pytest.raises(ConflictError), client.producer("r", "p") as stream:
+        client.record("r", [("k", "other")], producer="p", sequence=1)
+        stream.record("k", "mine")
+
+
+def test_the_timeout_bounds_flush_and_the_stream_can_go_on(daemon):
+    with Client(daemon.path, timeout=0.05) as client, client.producer("r", "p") as stream:
+        daemon.hooks.append(for_kind(Record, SILENCE))
+        stream.record("k", 0)
+        with pytest.raises(NoAnswerError):
+            stream.flush()
+        assert stream.flush() == daemon.latest
+    assert produced(daemon) == [0]
+
+
+def test_sending_more_than_the_sockets_hold_does_not_lock_up(daemon, client):
+    for number in range(40):
+        daemon.append("k", bytes(100_000))
+    daemon.page_events = 20
+    reading = client.pages("r", live=False, max_bytes=4 << 20)
+    next(reading)
+    # The next page is on its way and fills the socket while four megabytes go the other way.
+    recorded = client.record("r", [("k", bytes(1 << 20))] * 4)
+    assert recorded.first == 41
+    assert len(next(reading).events) == 20
+
+
+# Every way to break off.
+
+
+def story(client):
+    """A producer and a reader; gives what the reader saw."""
+    with client.producer("r", "p", batch_events=2) as stream:
+        for number in range(5):
+            stream.record("k", number)
+    return [event.data for event in client.follow("r", live=False)]
+
+
+def answer_bytes(daemon):
+    """How many bytes the daemon answers in the story, hello's included."""
+    sent = []
+    original = _Sender._send
+
+    def counting(self, data):
+        sent.append(len(data))
+        original(self, data)
+
+    _Sender._send = counting
+    try:
+        with Client(daemon.path) as client:
+            story(client)
+    finally:
+        _Sender._send = original
+    return sum(sent)
+
+
+def test_answers_may_come_a_byte_at_a_time(daemon):
+    daemon.byte_by_byte = True
+    with Client(daemon.path) as client:
+        assert story(client) == list(range(5))
+
+
+def test_a_connection_cut_at_any_byte_of_the_answers_changes_nothing(daemon):
+    total = answer_bytes(daemon)
+    assert total > 300
+    for cut in range(total + 1):
+        daemon.records.clear()
+        del daemon.digests[1:]
+        daemon.producers.clear()
+        client = None
+        daemon.cut_after = cut
+        while client is None:
+            try:
+                client = Client(daemon.path)
+            except (ConnectionLostError, NotConnectedError):
+                continue
+        with client:
+            assert story(client) == list(range(5)), cut
+
+
+def test_status_of_a_page_comes_with_it(daemon, client):
+    def with_status(request):
+        page = daemon.page(request)
+        page.status = daemon.answer(None, Status(1, "r"))
+        return msgspec.structs.replace(page, id=0)
+
+    daemon.hooks.append(with_status)
+    assert client.attach("r", status=True).status.execution == "idle"
+    assert daemon.seen[-1].status

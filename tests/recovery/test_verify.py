@@ -1,0 +1,162 @@
+"""`relayd verify` reads every byte: no bit flips unnoticed, no damage is told where there is none."""
+
+import contextlib
+
+import pytest
+from support import oracle, relay_files
+from support.relay_files import RelayFiles, acknowledged, bodies, body, sealed, segment, snapshot
+
+from relayd.journal.real_storage import open_state_directory
+from relayd.recovery.verify import measure_path, verify_path, verify_state
+
+SEALED = "journal/00000000000000000001-00000000000000000006.log.zst"
+ROTATED = "journal/00000000000000000007-00000000000000000012.log"
+ACTIVE = "journal/active.log"
+
+
+@pytest.fixture
+def files(tmp_path):
+    made = RelayFiles(tmp_path / "state")
+    made.put(SEALED, sealed(1, 6))
+    made.put(ROTATED, segment(7, 12, b"\x77" * 16))
+    made.active(segment(13, 18))
+    made.put("snapshot", snapshot(15))
+    made.put("snapshot.previous", snapshot(12))
+    made.put("acknowledged", acknowledged(14))
+    return made
+
+
+def flip(path, at, bit=0x10):
+    data = bytearray(path.read_bytes())
+    data[at] ^= bit
+    path.write_bytes(data)
+
+
+def test_a_whole_relay(files):
+    told = []
+    before = files.everything()
+    report = verify_path(str(files.path), progress=told.append)
+    assert report.findings == ()
+    assert not report.damaged
+    assert (report.files, report.records, report.live) == (7, 18, False)
+    assert sum(told) == report.bytes == measure_path(str(files.path))
+    assert files.everything() == before
+
+
+@pytest.mark.parametrize(
+    "name", [SEALED, ROTATED, ACTIVE, "snapshot", "snapshot.previous", "acknowledged", "watermark"]
+)
+def test_no_bit_flips_unnoticed(files, name):
+    path = files.path / name
+    whole = path.read_bytes()
+    unnoticed = []
+    for at in range(0, len(whole), max(1, len(whole) // 150)):
+        flip(path, at, 1 << at % 8)
+        if not verify_path(str(files.path)).findings:
+            unnoticed.append(at)
+        path.write_bytes(whole)
+    assert unnoticed == []
+
+
+@pytest.mark.parametrize("name", [SEALED, ROTATED, ACTIVE])
+def test_no_shortening_or_lengthening_is_unnoticed(files, name):
+    path = files.path / name
+    whole = path.read_bytes()
+    for size in range(0, len(whole), 37):
+        path.write_bytes(whole[:size])
+        assert verify_path(str(files.path)).damaged, size
+    for more in (b"\x01", b"x" * 600):
+        path.write_bytes(whole + more)
+        assert verify_path(str(files.path)).findings
+
+
+def test_the_lost_ordinals_are_named(files):
+    flip(files.path / ROTATED, (files.path / ROTATED).read_bytes().index(body(9)) + 20)
+    report = verify_path(str(files.path))
+    assert [(one.file, one.first, one.last, one.reason) for one in report.findings] == [(ROTATED, 9, 9, "damaged")]
+    assert "journal_corrupt" in report.refusal
+    assert "salvage" in report.findings[0].hint
+
+
+def test_a_sealed_frame_costs_its_readers_the_frame_and_no_opening(files):
+    flip(files.path / SEALED, 40)
+    report = verify_path(str(files.path))
+    assert [(one.first, one.last) for one in report.findings] == [(1, 3)]
+    assert report.damaged
+    assert report.refusal is None
+
+
+def test_a_torn_end_is_harmless(files):
+    content = segment(13, 18)
+    files.active(content + oracle.group(len(content), 19, bodies(19, 21))[:-3], synced=len(content))
+    report = verify_path(str(files.path))
+    assert [one.reason for one in report.findings] == ["torn"]
+    assert not report.damaged
+
+
+def test_an_undecided_end_names_the_flag(files):
+    (files.path / "acknowledged").unlink()
+    content = segment(13, 18, sizes=(1,))
+    path = files.active(content, synced=-1)
+    flip(path, content.index(body(18)) + 20)
+    report = verify_path(str(files.path))
+    assert [one.reason for one in report.findings] == ["undecided"]
+    assert "--tail" in report.findings[0].hint
+
+
+def test_another_relays_segment_and_a_missing_one(files):
+    path = files.path / SEALED
+    path.write_bytes(sealed(1, 6, store=b"\x99" * 16))
+    report = verify_path(str(files.path))
+    assert [one.reason for one in report.findings] == ["foreign"]
+    path.write_bytes(sealed(1, 6))
+    (files.path / ROTATED).unlink()
+    assert "journal_gap" in verify_path(str(files.path)).refusal
+
+
+def test_a_later_format_is_no_damage(files):
+    content = bytearray(segment(13, 18))
+    content[5:8] = b"G02"
+    import struct
+    import zlib
+
+    content[40:44] = struct.pack("<I", zlib.crc32(bytes(content[:40])))
+    files.active(bytes(content))
+    assert "later_format" in {one.reason for one in verify_path(str(files.path)).findings}
+
+
+def test_a_live_relay_is_checked_to_its_watermark(files):
+    content = segment(13, 18, sizes=(1,))
+    stop = content.index(oracle.record(16, body(16))) - 64
+    path = files.active(content, synced=stop)
+    flip(path, len(content) - 5)
+    with contextlib.closing(open_state_directory(str(files.path))) as daemon:
+        assert daemon.lock()
+        report = verify_path(str(files.path))
+        assert (report.live, report.in_flight_bytes, report.findings) == (True, len(content) - stop, ())
+        flip(path, stop - 5)
+        assert verify_path(str(files.path)).damaged
+
+
+@pytest.mark.parametrize("name", [SEALED, ROTATED, ACTIVE, "snapshot", "acknowledged"])
+def test_one_file(files, name):
+    assert not verify_path(str(files.path / name)).findings
+    flip(files.path / name, 60)
+    assert verify_path(str(files.path / name)).damaged
+
+
+def test_all_relays_of_a_state_directory(files):
+    other = RelayFiles(files.state / "x")
+    (files.state / "relays" / ".demo.new").mkdir()
+    reports = list(verify_state(str(files.state)))
+    assert [report.path for report in reports] == [str(files.path)]
+    assert other.path.exists()
+    assert relay_files.NAME in reports[0].path
+
+
+def test_a_marked_span_is_told_and_harmless(files):
+    (files.path / SEALED).unlink()
+    files.put("journal/00000000000000000001-00000000000000000006.lost", b"")
+    report = verify_path(str(files.path))
+    assert [(one.reason, one.first, one.last) for one in report.findings] == [("lost", 1, 6)]
+    assert not report.damaged
