@@ -1,8 +1,9 @@
 """Options and arguments that several commands share, and how a command reaches the daemon."""
 
+import re
 import sys
 from collections.abc import Callable
-from typing import Literal, TypeVar, cast
+from typing import Final, Literal, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -10,7 +11,11 @@ from click.shell_completion import CompletionItem
 from relayd.client.sync import Client
 from relayd.protocol.cursor import Cursor, parse_cursor
 from relayd.protocol.errors import RelaydError
+from relayd.protocol.kinds import Retention, RetentionBytes
 from relayd.protocol.names import is_identity, is_relay_name
+
+_SIZE: Final = re.compile(r"([0-9]{1,15}) ?([KMG]iB)?", re.ASCII)
+_UNITS: Final = {None: 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -36,6 +41,16 @@ def identity(text: str) -> str:
     if not is_identity(text):
         raise click.BadParameter(f"{text!r} cannot be a name; 1 to 128 printable characters can, not only spaces")
     return text
+
+
+def retention(text: str) -> Retention:
+    """A parameter's type: `checkpointed`, `acknowledged`, or a size."""
+    if text in ("checkpointed", "acknowledged"):
+        return text
+    found = _SIZE.fullmatch(text)
+    if found is None or int(found[1]) < 1:
+        raise click.BadParameter(f"{text!r} is neither checkpointed, acknowledged, nor a size like 64MiB")
+    return RetentionBytes(int(found[1]) * _UNITS[found[2]])
 
 
 def _complete_relay(

@@ -133,3 +133,23 @@ class Progress:
             self._dirty = False
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+class BytesRead:
+    """Shows how far a reading of files is.
+
+    `total_bytes`: how many there are, 0 where that is not known.
+    """
+
+    def __init__(self, progress: Progress, total_bytes: int = 0) -> None:
+        self._progress = progress
+        self._total = total_bytes
+        self._read = 0
+
+    def __call__(self, more_bytes: int) -> None:
+        """So many bytes more have been read."""
+        self._read += more_bytes
+        if self._progress.due:
+            part = f" of {format_bytes(self._total)}" if self._total else ""
+            rate = format_bytes(self._read / self._progress.seconds)
+            self._progress.show(f"{format_bytes(self._read)}{part}, {rate}/s")

@@ -1,13 +1,12 @@
 """`relayd relays`, `open`, `status` and `delete`: relays as wholes."""
 
-import re
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from relayd.cli.options import confirm, connect, json_option, relay_argument, socket_option
+from relayd.cli.options import confirm, connect, json_option, relay_argument, retention, socket_option
 from relayd.cli.output import (
     format_age,
     format_bytes,
@@ -74,9 +73,9 @@ def relays(*, socket: str | None, as_json: bool) -> None:
 
     \b
     $ relayd relays
-    RELAY   STATE    LATEST  ON DISK
-    build   running    4312  1.2 MiB
-    deploy  closed               -
+    RELAY   STATE     LATEST  ON DISK
+    build   running     4312  1.2 MiB
+    deploy  not open       -  8.0 KiB
     """  # noqa: D301
     with connect(socket) as client:
         entries = client.relays()
@@ -100,26 +99,12 @@ def relays(*, socket: str | None, as_json: bool) -> None:
     )
 
 
-_SIZE: Final = re.compile(r"([0-9]{1,15}) ?([KMG]iB)?", re.ASCII)
-_UNITS: Final = {None: 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-
-
-def _retention(text: str) -> Retention:
-    """A parameter's type: `checkpointed`, `acknowledged`, or a size."""
-    if text in ("checkpointed", "acknowledged"):
-        return text
-    found = _SIZE.fullmatch(text)
-    if found is None or int(found[1]) < 1:
-        raise click.BadParameter(f"{text!r} is neither checkpointed, acknowledged, nor a size like 64MiB")
-    return RetentionBytes(int(found[1]) * _UNITS[found[2]])
-
-
 @click.command("open")
 @relay_argument
 @click.option("--create", is_flag=True, help="Make the relay where there is none.")
 @click.option(
     "--retention",
-    type=_retention,
+    type=retention,
     metavar="checkpointed|acknowledged|SIZE",
     help="What is kept: up to checkpoints (default), up to acknowledgements, or a size like 64MiB. Set once.",
 )

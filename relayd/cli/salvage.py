@@ -7,7 +7,7 @@ import msgspec
 
 from relayd.cli.json_form import line_of_body
 from relayd.cli.options import json_option
-from relayd.cli.output import Progress, format_bytes, print_data, print_json, printable, say
+from relayd.cli.output import BytesRead, Progress, print_data, print_json, printable, say
 from relayd.protocol.cursor import Cursor
 from relayd.protocol.event import Body
 from relayd.recovery import salvage as tool
@@ -72,7 +72,7 @@ def salvage(state: str, relay: str, *, tail: bool, rescued: str | None, as_json:
     relay build opens again
     """  # noqa: D301
     with Progress() as progress:
-        report = tool.salvage(state, relay, line_of=line_of, tail=tail, rescued=rescued, progress=_told_by(progress))
+        report = tool.salvage(state, relay, line_of=line_of, tail=tail, rescued=rescued, progress=BytesRead(progress))
     if as_json:
         print_json(_document(report))
     else:
@@ -83,18 +83,6 @@ def salvage(state: str, relay: str, *, tail: bool, rescued: str | None, as_json:
 def line_of(cursor: Cursor, body: Body) -> bytes:
     """A rescued event as the line that `relayd cat` prints."""
     return _json_encode(line_of_body(cursor, body))
-
-
-def _told_by(progress: Progress) -> tool.Progress:
-    total = 0
-
-    def told(read_bytes: int) -> None:
-        nonlocal total
-        total += read_bytes
-        if progress.due:
-            progress.show(f"{format_bytes(total)} read, {format_bytes(total / progress.seconds)}/s")
-
-    return told
 
 
 def _print(report: tool.SalvageReport) -> None:

@@ -159,6 +159,7 @@ def verify_events(records: bytes, after: int) -> list[Event]:
     # The hottest loop of a reader: about one microsecond an event, half of it the digest itself. Whatever it does not
     # like, the plain reading of the same rule names.
     unpack = RECORD_HEADER.unpack_from
+    header_bytes, body_bytes_max = RECORD_HEADER_BYTES, EVENT_BODY_BYTES_MAX
     copy_base = _digest_base.copy
     events: list[Event] = []
     add = events.append
@@ -167,23 +168,24 @@ def verify_events(records: bytes, after: int) -> list[Event]:
         while offset < end:
             length, ordinal, digest = unpack(records, offset)
             expected += 1
-            if ordinal != expected or not 0 < length <= EVENT_BODY_BYTES_MAX:
+            if ordinal != expected or not 0 < length <= body_bytes_max:
                 break
-            start = offset + RECORD_HEADER_BYTES
-            # Where bytes are missing at the end, the digest is not that of the rest.
-            body = records[start : start + length]
             hashing = copy_base()
             hashing.update(records[offset + 4 : offset + 12])
+            start = offset + header_bytes
+            offset = start + length
+            # Where bytes are missing at the end, the digest is not that of the rest.
+            body = records[start:offset]
             hashing.update(body)
             if hashing.digest() != digest:
                 break
             add(Event(ordinal, digest, body))
-            offset = start + length
+        else:
+            if offset == end:
+                return events
     except struct.error:
         pass
-    if offset != end:
-        raise _fault(records, after)
-    return events
+    raise _fault(records, after)
 
 
 def _fault(records: bytes, after: int) -> ProtocolViolationError:

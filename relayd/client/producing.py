@@ -187,7 +187,7 @@ class Producing:
             size = len(gathering) - start
             if size > self._body_bytes_max:
                 self._check_size(size)
-            if type(data) not in _SCALARS:
+            if type(data) not in _SCALARS and not (type(data) is dict and _is_flat(data)):
                 _check(data)
         except BaseException as error:
             del gathering[start:]
@@ -292,8 +292,6 @@ class Producing:
 
 def _check(data: object) -> None:
     """Refuses what the daemon would: one bad event would have its whole batch refused."""
-    if _is_flat(data):
-        return
     # Nesting counts from the frame's map: the frame, its events, the event.
     try:
         check_value([[[data]]])
@@ -303,9 +301,7 @@ def _check(data: object) -> None:
 
 
 def _is_flat(data: object) -> bool:
-    """Whether it is the usual map of scalars, which takes one step in C to see."""
-    if type(data) is not dict:
-        return False
+    """Whether a map is the usual one of scalars, which takes two steps in C to see."""
     members = cast("dict[object, object]", data)
     return _STRINGS.issuperset(map(type, members)) and _SCALARS.issuperset(map(type, members.values()))
 

@@ -19,13 +19,9 @@ from relayd.journal.pages import Replan
 from relayd.protocol.cursor import Cursor, Found, Gap, History, Live, Refused, Replay, Span, plan_resume
 from relayd.protocol.errors import RelaydError, StorageFailedError
 from relayd.protocol.event import RECORD_HEADER, record_offsets
-from relayd.protocol.limits import KIB, MIB
 from relayd.protocol.messages import Attach, ConsumerPosition, LostSpan, Page, RelayStatus
 from relayd.relay.refusals import gap_error, refused_error
 
-UNSENT_BYTES_HIGH: Final = 16 * MIB
-"""Past this many unsent bytes of all connections, pages are kept small: slow readers hold cursors, not memory."""
-SMALL_PAGE_BYTES: Final = 64 * KIB
 REPLANS_MAX: Final = 8
 
 
@@ -139,7 +135,11 @@ class Attaching:
             case Replay():
                 page = None
                 if cursor.digest is None or reading.found is not None:
-                    page = memory.tail.page(cursor.ordinal, history.latest.ordinal, self._page_bytes(reading.request))
+                    page = memory.tail.page(
+                        cursor.ordinal,
+                        history.latest.ordinal,
+                        self._environment.page_budget.page_bytes(reading.request.max_bytes),
+                    )
                 if page is None:
                     self._start_files(reading)
                 else:
@@ -182,11 +182,6 @@ class Attaching:
         except RelaydError as error:
             reading.reply.refuse(error)
 
-    def _page_bytes(self, request: Attach) -> int:
-        if self._environment.outbox.unsent_bytes > UNSENT_BYTES_HIGH:
-            return min(request.max_bytes, SMALL_PAGE_BYTES)
-        return request.max_bytes
-
     def _answer(self, reading: Reading, records: bytes, *, verified: bool) -> None:
         described = self._describe(records)
         through = described.last if records else reading.cursor
@@ -222,8 +217,11 @@ class Attaching:
         self._nursery.start_soon(self._serve_from_files, reading)
 
     async def _serve_from_files(self, reading: Reading) -> None:
+        budget = self._environment.page_budget
+        size = budget.page_bytes(reading.request.max_bytes)
+        budget.begin(size)
         try:
-            page = await self._read_files(reading)
+            page = await self._read_files(reading, size)
             self._answered(reading, lambda reading: self._serve_read(reading, page))
         except RelaydError as error:
             reading.reply.refuse(error)
@@ -232,11 +230,12 @@ class Attaching:
             reading.reply.refuse(StorageFailedError("the relay was closed while this page was read; ask again"))
             raise
         finally:
+            budget.end(size)
             self.from_files -= 1
             reading.reply.connection.reads -= 1
             self._environment.outbox.flush()
 
-    async def _read_files(self, reading: Reading) -> bytes | Span:
+    async def _read_files(self, reading: Reading, max_bytes: int) -> bytes | Span:
         """The records behind the cursor, and `found`; planned again where files move on meanwhile."""
         memory, cursor = self._memory, reading.cursor
         missing: Replan | None = None
@@ -247,16 +246,16 @@ class Attaching:
             if missing is not None and missing.segment is not None and missing.segment in view.settled:
                 return missing.span
             try:
-                return await self._environment.files.run(self._read_in_thread, reading, view, through)
+                return await self._environment.files.run(self._read_in_thread, reading, view, through, max_bytes)
             except Replan as replan:
                 missing = replan
         raise StorageFailedError(f"the files of relay {memory.name} kept moving while a page was read; ask again")
 
-    def _read_in_thread(self, reading: Reading, view: View, through: int) -> bytes | Span:
+    def _read_in_thread(self, reading: Reading, view: View, through: int, max_bytes: int) -> bytes | Span:
         cursor, reader = reading.cursor, self._memory.reader
         if cursor.digest is not None and reading.found is None and cursor.ordinal > 0:
             reading.found = reader.digest_at(view, cursor.ordinal)
-        return reader.read(view, cursor.ordinal, through, self._page_bytes(reading.request))
+        return reader.read(view, cursor.ordinal, through, max_bytes)
 
     def _serve_read(self, reading: Reading, page: bytes | Span) -> None:
         """Decides again, with what the files said. Raises RelaydError to refuse."""

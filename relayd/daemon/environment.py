@@ -14,6 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from relayd.daemon.deadlines import Deadlines
 from relayd.daemon.outbox import Outbox
+from relayd.daemon.page_budget import PageBudget
 from relayd.daemon.settings import Settings
 from relayd.daemon.tails import TailBudget
 from relayd.journal.pages import PageCache
@@ -57,5 +58,9 @@ class Environment:
     tails: TailBudget
     deadlines: Deadlines = field(default_factory=Deadlines)
     outbox: Outbox = field(default_factory=Outbox)
+    page_budget: PageBudget = field(init=False)
     now_ms: Callable[[], int] = wall_clock_ms
     new_id: Callable[[], bytes] = random_id
+
+    def __post_init__(self) -> None:
+        self.page_budget = PageBudget(self.outbox)

@@ -15,6 +15,7 @@ from relayd.daemon.memory import RelayMemory
 from relayd.journal.collection import collectable, evictable, unlink_segments
 from relayd.journal.groups import GroupDamageError
 from relayd.journal.names import SegmentKind
+from relayd.journal.pages import Replan
 from relayd.journal.sealed import SealedError
 from relayd.journal.sealer import install_sealed, prepare_sealed
 from relayd.journal.storage import Directory
@@ -115,7 +116,7 @@ class Upkeep:
         for doing, job in jobs:
             try:
                 await job()
-            except (OSError, RelaydError, GroupDamageError, SealedError, RecordError) as error:
+            except (OSError, RelaydError, Replan, GroupDamageError, SealedError, RecordError) as error:
                 failed = f"{doing} failed and is tried again: {error}"
         return failed
 

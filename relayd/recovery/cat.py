@@ -133,7 +133,7 @@ def _scan_named(file: File, name: SegmentName) -> Iterator[Found]:
         yield from scan_sealed(file, name)
         return
     content = file.read(file.size(), 0)
-    yield from scan_segment(memoryview(content), len(content), name.first)
+    yield from scan_segment(memoryview(content), len(content), name.first, name.last)
 
 
 def _show_active(place: JournalPlace, view: ActiveView | None, after: int) -> Iterator[Shown]:

@@ -53,10 +53,11 @@ Found = Record | Damage
 """A file as it reads from its beginning: intact records, and damaged places between them."""
 
 
-def scan_segment(view: memoryview, stop: int, first: int | None = None) -> Iterator[Found]:
+def scan_segment(view: memoryview, stop: int, first: int | None = None, last: int | None = None) -> Iterator[Found]:
     """What a file of groups holds in its first `stop` bytes. `view` is the file from its beginning.
 
-    `first`: the ordinal it begins with, where it does not tell that itself. Ordinals only rise. Raises nothing.
+    `first`, `last`: the ordinals it begins and ends with, where it does not tell that itself. Ordinals only rise.
+    Raises nothing.
     """
     header = decode_segment_header(view)
     segment = None if header is None else header.segment
@@ -86,7 +87,9 @@ def scan_segment(view: memoryview, stop: int, first: int | None = None) -> Itera
         yield from _scan_group(view, group, at)
         expected = group.first + group.count
     if at < stop:
-        yield from _scan_records(view, at, stop, expected or 1, None, in_group=False)
+        expected = expected or 1
+        known = last if last is not None and expected <= last else None
+        yield from _scan_records(view, at, stop, expected, known, in_group=False)
 
 
 def _own_first(view: memoryview, stop: int, headers: list[GroupHeader]) -> int | None:

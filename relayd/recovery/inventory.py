@@ -145,7 +145,7 @@ def _scan(found: Survey, file: File, name: SegmentName) -> Iterator[Found]:
     content = file.read(file.size(), 0)
     if is_later_segment(content):
         raise refusal(found.relay, "later_format", "a segment of a later format", file=path, offset=0)
-    for one in scan_segment(memoryview(content), len(content), name.first):
+    for one in scan_segment(memoryview(content), len(content), name.first, name.last):
         if isinstance(one, Damage) and is_later_group(content, one.offset):
             raise refusal(found.relay, "later_format", "a group of a later format", file=path, offset=one.offset)
         yield one

@@ -22,7 +22,7 @@ class Layout(NamedTuple):
 
 
 def lay_out(relay: Directory, names: tuple[SegmentName, ...], base: int) -> Layout:
-    """Orders `names` around `base`. Raises OpeningError (`journal_conflict`) where two ranges overlap above it."""
+    """Parts `names`, in order, at `base`. Raises OpeningError (`journal_conflict`) where ranges overlap above it."""
     settled: list[SegmentName] = []
     doubled: list[SegmentName] = []
     for name in names:
@@ -32,8 +32,7 @@ def lay_out(relay: Directory, names: tuple[SegmentName, ...], base: int) -> Layo
         if before is None or name.first > before.last:
             settled.append(name)
         elif _is_pair(before, name):
-            doubled.append(before if before.kind is SegmentKind.SEALED else name)
-            settled[-1] = name if before.kind is SegmentKind.SEALED else before
+            doubled.append(name)
         else:
             message = f"its ordinals overlap those of {before.text}; one of them does not belong here"
             raise refusal(relay, "journal_conflict", message, file=f"{JOURNAL}/{name.text}")
@@ -41,9 +40,10 @@ def lay_out(relay: Directory, names: tuple[SegmentName, ...], base: int) -> Layo
     return Layout(_leftovers(names, base, settled), tuple(settled), tuple(doubled), end)
 
 
-def _is_pair(one: SegmentName, other: SegmentName) -> bool:
-    same = (one.first, one.last) == (other.first, other.last)
-    return same and {one.kind, other.kind} == {SegmentKind.ROTATED, SegmentKind.SEALED}
+def _is_pair(rotated: SegmentName, copy: SegmentName) -> bool:
+    """Whether they are a rotated file and its sealed copy, which comes behind it in the order of names."""
+    kinds = (rotated.kind, copy.kind) == (SegmentKind.ROTATED, SegmentKind.SEALED)
+    return kinds and (rotated.first, rotated.last) == (copy.first, copy.last)
 
 
 def _leftovers(names: tuple[SegmentName, ...], base: int, settled: list[SegmentName]) -> tuple[SegmentName, ...]:

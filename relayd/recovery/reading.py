@@ -132,7 +132,7 @@ class _Attempt:
 
     def _read_active(self) -> tuple[Verdict, bool]:
         """Judges active.log and folds its groups; whether it is stale, and then nothing of it counts."""
-        content, before = self._found.active.content, max(self._layout.end, self._start.base.ordinal)
+        content, before = self._found.active.content, self._layout.end
         verdict = decide(content, self._evidence(before))
         groups = verdict.groups
         if verdict.word != "clean" and is_later_group(content, verdict.x):

@@ -147,7 +147,7 @@ def plan_salvage(contents: Sequence[Contents], active: ActiveContents, known: Kn
     stays, remove = _stays(contents, cover, end)
     prefix = tuple(_until(cover.pieces, end))
     kept = [piece for piece in prefix if piece.source.name not in stays]
-    fresh = not _active_stays(active, cover, lost, end)
+    fresh = cut is not None or not _active_stays(active, cover, lost, end)
     if not fresh:
         kept = [piece for piece in kept if piece.source is not active.contents]
     marks = {(name.first, name.last) for name in _marks(contents)}
@@ -160,7 +160,7 @@ def plan_salvage(contents: Sequence[Contents], active: ActiveContents, known: Kn
         unmark=tuple(name for name in _marks(contents) if Span(name.first, name.last) not in lost),
         cut=cut,
         rescued=() if cut is None else tuple(_from(cover.pieces, cut.first)),
-        fresh=fresh or cut is not None,
+        fresh=fresh,
     )
 
 

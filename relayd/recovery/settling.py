@@ -180,8 +180,7 @@ class _Settling:
         header = reading.verdict.header
         if header is None or reading.stale or self._x == 0 or reading.found.active.synced:
             return
-        known = watermark is not None and watermark.segment == header.segment and watermark.offset <= self._x
-        start = watermark.offset if known and watermark is not None else 0
+        start = watermark.offset if watermark is not None and watermark.segment == header.segment else 0
         if start == self._x:
             return
         if self._active is None:

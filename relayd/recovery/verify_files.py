@@ -99,8 +99,7 @@ def verify_rotated_file(
     tally.files += 1
     tally.read(len(content))
     yield from _verify_header(content, label, store)
-    first = None if name is None else name.first
-    last = yield from _verify_groups(content, len(content), label, first, tally)
+    last = yield from _verify_groups(content, len(content), label, name, tally)
     if name is not None and last != name.last and not (last is None and content):
         told = "no record" if last is None else f"ordinal {last}"
         what = f"it ends with {told}, its name says {name.last}"
@@ -136,11 +135,12 @@ def _verify_header(content: bytes, label: str, store: bytes | None) -> Iterator[
 
 
 def _verify_groups(
-    content: bytes, stop: int, label: str, first: int | None, tally: Tally
+    content: bytes, stop: int, label: str, name: SegmentName | None, tally: Tally
 ) -> Generator[Finding, None, int | None]:
     """Gives the last ordinal read."""
     last: int | None = None
-    for one in scan_segment(memoryview(content), stop, first):
+    first, last_named = (None, None) if name is None else (name.first, name.last)
+    for one in scan_segment(memoryview(content), stop, first, last_named):
         if isinstance(one, Damage):
             yield _damaged(one, content, label)
             last = one.last if one.lost is not None and not one.at_most else last

@@ -190,3 +190,38 @@ def test_a_second_daemon_is_refused_in_one_sentence_and_the_first_serves_on(daem
     assert done.code == 75
     assert "Traceback" not in done.err
     assert daemon.run("relays", "--json").out == "[]\n"
+
+
+def test_a_backup_is_the_relay_again_under_a_name_of_ones_choice(daemon, tmp_path):
+    file = str(tmp_path / "build.backup")
+    daemon.run("record", "--create", "build", stdin=b"one\ntwo\n")
+    document = json.loads(daemon.run("backup", "build", "-o", file, "--json").out)
+    assert (document["records"], document["missing"]) == (3, [])
+    assert daemon.run("verify", file).code == 0
+    restored = json.loads(daemon.run("restore", str(daemon.state), "copy", file, "--json").out)
+    assert (restored["records"], restored["latest"], restored["source"]) == (3, document["latest"], "backup")
+    assert daemon.run("restore", str(daemon.state), "copy", file).code == 65
+    shown = [daemon.run("follow", relay, "--no-wait", "--json").out for relay in ("build", "copy")]
+    assert shown[0] == shown[1] != ""
+    assert daemon.run("record", "copy", stdin=b"three\n").code == 0
+    assert daemon.texts("copy") == ["one", "two", "three"]
+
+
+def test_what_is_no_backup_makes_no_relay(daemon, tmp_path):
+    file = tmp_path / "no.backup"
+    file.write_bytes(b"no backup at all")
+    done = daemon.run("restore", str(daemon.state), "copy", str(file))
+    assert done.code == 65
+    assert "Traceback" not in done.err
+    assert daemon.run("relays", "--json").out == "[]\n"
+
+
+def test_files_of_a_running_daemon_are_read_without_disturbing_it(daemon):
+    daemon.run("record", "--create", "build", stdin=b"one\n")
+    path = str(daemon.state / "relays" / "build")
+    printed = daemon.run("cat", path)
+    assert (printed.code, len(printed.out.splitlines())) == (0, 2)
+    line = json.loads(daemon.run("verify", "--json", path).out)
+    assert (line["damaged"], line["live"], line["records"]) == (False, True, 2)
+    assert daemon.run("salvage", str(daemon.state), "build").code == 65
+    assert daemon.run("record", "build", stdin=b"two\n").code == 0

@@ -38,7 +38,7 @@ def test_help_of_each_command_teaches_with_an_example(command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_summary_in_the_list_is_the_first_sentence_of_the_command(command):
+def test_each_command_of_the_list_is_there_under_its_name_and_stands_in_the_page(command):
     lazy = COMMANDS[command]
     found = relayd.get_command(click.Context(relayd), command)
     assert found is not None

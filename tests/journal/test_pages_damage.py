@@ -123,6 +123,14 @@ def test_a_group_of_another_file_or_ordinal_written_over_one_is_damage(layout, o
     assert layout.read(2) == [3]
 
 
+def test_a_group_of_earlier_ordinals_behind_damage_is_not_shown_again(layout):
+    segment = layout.add(ROTATED, [[b"one"], [b"two"], [b"six"]])
+    again = oracle.group(48 + 2 * 95, 1, [b"one"], bytes([1]) * 16)
+    layout.damage(segment, lambda data: flip(48 + 95)(data[: 48 + 2 * 95] + again))
+    assert layout.read(1) == Span(2, 3)
+    assert layout.read(2) == Span(3, 3)
+
+
 @pytest.mark.parametrize("where", [5, 64 + 31 + 5], ids=["header", "payload"])
 def test_a_planted_group_inside_a_payload_is_not_served_as_one_behind_damage(layout, where):
     """A client that copies a group of this very segment into its data makes no group: its own offset is wrong."""

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -51,6 +52,10 @@ def made(tmp_path, *spans, latest=None, evicted=0, **more):
     return path, report
 
 
+def names_in(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
 def opened(state, name="demo"):
     with contextlib.closing(open_state_directory(str(state / "relays" / name))) as relay:
         found = open_relay(relay, name, segment_bytes=1 << 20, new_id=lambda: b"\xdd" * 16)
@@ -68,7 +73,7 @@ def records(state, name="demo"):
 def test_the_same_relay_again(tmp_path):
     path, report = made(tmp_path, (1, 30), consumers={"controller": cursor(12), "late": cursor(30)})
     assert (report.records, report.missing) == (30, ())
-    assert report.bytes == os.path.getsize(path)
+    assert report.bytes == Path(path).stat().st_size
     state = tmp_path / "state"
     restored = restore(str(state), "demo", path)
     assert (restored.source, restored.store, restored.records, restored.latest) == (
@@ -87,8 +92,7 @@ def test_the_same_relay_again(tmp_path):
 
 def test_zstd_reads_the_records_of_a_backup(tmp_path):
     path, _ = made(tmp_path, (1, 30))
-    with open(path, "rb") as file:
-        content = file.read()
+    content = Path(path).read_bytes()
     assert read_sealed(content) == {n: body(n) for n in range(1, 31)}
 
 
@@ -162,7 +166,7 @@ def test_pages_that_do_not_verify_are_not_written(tmp_path, wrong):
     with pytest.raises(InvalidStateError, match="verify"):
         write_backup(str(path), BackupHead("demo", oracle.STORE, GENESIS, latest, 5), bad)
     assert path.read_bytes() == b"the backup of yesterday"
-    assert os.listdir(tmp_path) == ["file"]
+    assert names_in(tmp_path) == ["file"]
 
 
 def test_a_daemon_that_goes_away_leaves_the_file_as_it_was(tmp_path):
@@ -175,20 +179,19 @@ def test_a_daemon_that_goes_away_leaves_the_file_as_it_was(tmp_path):
     with pytest.raises(ConnectionError):
         write_backup(str(path), head(30), broken())
     assert path.read_bytes() == b"the backup of yesterday"
-    assert os.listdir(tmp_path) == ["file"]
+    assert names_in(tmp_path) == ["file"]
 
 
 def test_no_bit_of_a_backup_flips_unnoticed_and_nothing_is_made_of_it(tmp_path):
     path, _ = made(tmp_path, (1, 30))
-    whole = open(path, "rb").read()
+    whole = Path(path).read_bytes()
     assert not verify_path(path).findings
     for at in range(0, len(whole), 11):
-        with open(path, "wb") as file:
-            file.write(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        Path(path).write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
         try:
             restore(str(tmp_path / "state"), "demo", path)
         except InvalidRequestError:
-            assert os.listdir(tmp_path / "state" / "relays") == []
+            assert names_in(tmp_path / "state" / "relays") == []
             assert verify_path(path).damaged
         else:
             # A bit that changes nothing of what the frame expands to.
@@ -198,13 +201,12 @@ def test_no_bit_of_a_backup_flips_unnoticed_and_nothing_is_made_of_it(tmp_path):
 
 def test_no_shortening_of_a_backup_restores(tmp_path):
     path, _ = made(tmp_path, (1, 30))
-    whole = open(path, "rb").read()
+    whole = Path(path).read_bytes()
     for size in range(0, len(whole), 13):
-        with open(path, "wb") as file:
-            file.write(whole[:size])
+        Path(path).write_bytes(whole[:size])
         with pytest.raises(InvalidRequestError):
             restore(str(tmp_path / "state"), "demo", path)
-    assert os.listdir(tmp_path / "state" / "relays") == []
+    assert names_in(tmp_path / "state" / "relays") == []
 
 
 def test_a_name_that_is_taken_or_none(tmp_path):
@@ -233,19 +235,19 @@ def test_killed_at_every_call_a_restored_relay_is_there_whole_or_not_there(tmp_p
         else:
             run_restore(state, path, Faults())
             assert opened(state).state.frontier == cursor(30)
-        assert os.listdir(state / "relays") == ["demo"]
+        assert names_in(state / "relays") == ["demo"]
     assert number > 20
 
 
 def test_a_failing_disk_leaves_nothing_behind(tmp_path):
     path, _ = made(tmp_path, (1, 9), (14, 30))
-    for number, faults in enumerate(each_fault(lambda n: Fail(n), changing)):
+    for number, faults in enumerate(each_fault(Fail, changing)):
         state = tmp_path / str(number)
         (state / "relays").mkdir(parents=True)
         with contextlib.suppress(OSError, RelaydError):
             run_restore(state, path, faults)
         if faults.met and faults.met_at.name != "sync":
-            assert os.listdir(state / "relays") in ([], ["demo"])
+            assert names_in(state / "relays") in ([], ["demo"])
 
 
 def run_restore(state, path, faults):
@@ -277,7 +279,7 @@ def test_what_is_neither_backup_nor_seed_makes_nothing(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(InvalidRequestError):
         restore(str(tmp_path / "state"), "demo", str(path))
-    assert os.listdir(tmp_path / "state" / "relays") == []
+    assert names_in(tmp_path / "state" / "relays") == []
 
 
 def test_the_zstd_tool_reads_a_backup(tmp_path):

@@ -51,14 +51,14 @@ def test_a_relay_and_its_journal(files, below, after):
     assert files.everything() == before
 
 
-@pytest.mark.parametrize(("name", "first", "last"), [(SEALED, 1, 6), (ROTATED, 7, 12), ("journal/active.log", 13, 18)])
+@pytest.mark.parametrize(("name", "held"), [(SEALED, (1, 6)), (ROTATED, (7, 12)), ("journal/active.log", (13, 18))])
 @pytest.mark.parametrize("renamed", [False, True])
-def test_a_segment_under_its_name_or_another(files, tmp_path, name, first, last, renamed):
+def test_a_segment_under_its_name_or_another(files, tmp_path, name, held, renamed):
     path = files.path / name
     if renamed:
         path = path.rename(tmp_path / "copy")
     events, rest = shown(path)
-    assert events == {n: body(n) for n in range(first, last + 1)}
+    assert events == {n: body(n) for n in range(held[0], held[1] + 1)}
     assert rest == []
 
 

@@ -1,6 +1,8 @@
 """`relayd verify` reads every byte: no bit flips unnoticed, no damage is told where there is none."""
 
 import contextlib
+import struct
+import zlib
 
 import pytest
 from support import oracle, relay_files
@@ -12,6 +14,7 @@ from relayd.recovery.verify import measure_path, verify_path, verify_state
 SEALED = "journal/00000000000000000001-00000000000000000006.log.zst"
 ROTATED = "journal/00000000000000000007-00000000000000000012.log"
 ACTIVE = "journal/active.log"
+SMALL = ("snapshot", "snapshot.previous", "acknowledged", "watermark")
 
 
 @pytest.fixture
@@ -117,9 +120,6 @@ def test_another_relays_segment_and_a_missing_one(files):
 def test_a_later_format_is_no_damage(files):
     content = bytearray(segment(13, 18))
     content[5:8] = b"G02"
-    import struct
-    import zlib
-
     content[40:44] = struct.pack("<I", zlib.crc32(bytes(content[:40])))
     files.active(bytes(content))
     assert "later_format" in {one.reason for one in verify_path(str(files.path)).findings}

@@ -1,0 +1,49 @@
+# What a checkout can do: `make help` lists it. Everything happens in .venv and .relayd below the checkout.
+
+VENV := .venv
+READY := $(VENV)/.ready
+BIN := $(VENV)/bin
+STATE ?= $(CURDIR)/.relayd/state
+SOCKET ?= $(CURDIR)/.relayd/sock
+WORKERS ?= 2
+TESTS ?= tests
+
+.PHONY: help setup run test lint format docs bench clean
+
+help: ## list what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## build .venv with relayd and its tools, once
+
+$(READY): pyproject.toml scripts/make_venv.sh
+	@scripts/make_venv.sh $(VENV)
+	@touch $@
+
+run: setup ## serve in the foreground, state and socket below .relayd/
+	@mkdir -p $(dir $(SOCKET)) && chmod 700 $(dir $(SOCKET))
+	@scripts/what_next.sh $(CURDIR)/$(BIN) $(SOCKET)
+	@exec $(BIN)/relayd serve --state $(STATE) --socket $(SOCKET)
+
+test: lint ## everything that must hold: lint, types, rooms, tests
+	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+
+lint: setup ## ruff, pyright, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: setup ## let ruff put the source in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: setup ## write the generated pages of docs/reference/
+	$(BIN)/python -m relayd.daemon.settings_page > docs/reference/settings.md
+	$(BIN)/python -m relayd.protocol.events_page > docs/reference/events.md
+
+bench: setup ## run the benchmark suite
+	$(BIN)/python bench/run.py
+
+clean: ## remove what was built; the state of `make run` stays
+	rm -rf $(VENV) dist htmlcov .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Says what to try while `make run` serves: `scripts/what_next.sh BIN SOCKET`.
+bin=$1 socket=$2
+cat <<END
+relayd serves at $socket until ^C. In another terminal:
+
+  export RELAYD_SOCKET=$socket PATH=$bin:\$PATH
+  seq 5 | relayd record tour --create       # five lines, each on disk before it counts
+  relayd follow tour                        # everything from the start, then live; ^C ends it
+  relayd status tour
+
+Record more from a third terminal and watch it arrive. Stop the daemon here, even with kill -9, and
+start it again with \`make run\`: the follower reconnects and misses nothing.
+
+END
