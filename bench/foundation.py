@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 from daemon_process import Daemon, serving
+from foundation_table import table
 from workload import encoded, make_events
 
 import relayd
@@ -227,47 +228,6 @@ def machine() -> dict[str, object]:
         "kernel": platform.release(),
         "cores": os.cpu_count(),
     }
-
-
-def table(results: dict[str, dict[str, object]]) -> str:
-    """The figures in Markdown."""
-    on, speed, past = results["machine"], results["throughput"], results["history"]
-    lines = [
-        "# Figures",
-        "",
-        "Written by `python bench/foundation.py` (`make bench`). What is compared: the same payload bytes (about 300, log-like),",
-        "every batch synced before it is answered; SQLite works in the measuring process (WAL, `synchronous=FULL`), relayd",
-        "in a process of its own, over its socket. Rounds alternate; a ratio is of one pair, and the median is quoted.",
-        "",
-        f"relayd {on['relayd']} at {on['commit']}, CPython {on['python']}, SQLite {on['sqlite']}, Linux {on['kernel']}, {on['cores']} cores.",
-        "",
-        "| what | relayd, events/s | SQLite, events/s | ratio (min to max) | to reach |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
-    rows = (
-        ("batches", "durable batches of 256, one at a time", "0.25"),
-        ("pipelined", "the same through the idempotent producer, pipelined", "–"),
-        ("replay", "whole replay, every digest verified", "0.4"),
-    )
-    for key, what, target in rows:
-        found = speed[key]
-        assert isinstance(found, dict)
-        lines.append(
-            f"| {what} | {found['relayd_events_per_second']:,} | {found['sqlite_events_per_second']:,} "
-            f"| {found['ratio_median']} ({found['ratio_min']} to {found['ratio_max']}) | {target} |"
-        )
-    lines += [
-        "",
-        "| what | figure | to reach |",
-        "| --- | ---: | ---: |",
-        f"| history of the long relay | {past['history_mib']} MiB of records, {past['history_events']:,} events, {past['history_disk_mib']} MiB on disk | – |",
-        f"| exec to first page after SIGKILL, long history beside {past['short_history_mib']} MiB | {past['start_seconds_median']} s beside {past['short_start_seconds_median']} s: {past['start_ratio_median']} | 1.2 |",
-        f"| memory after the first answer | {past['rss_mib_after_first_answer']} MiB | 80 MiB |",
-        f"| memory, one reader replays it | {past['rss_mib_one_reader_max']} MiB at most | 80 MiB |",
-        f"| memory, ten readers replay it | {past['rss_mib_ten_readers_max']} MiB at most | flat |",
-        "",
-    ]
-    return "\n".join(lines)
 
 
 def main() -> None:

@@ -36,7 +36,6 @@ _WORDS = [
     "ready",
     "healthy",
     "restart",
-    "timeout",
 ]
 
 

@@ -20,7 +20,9 @@ class AcknowledgedDocument(msgspec.Struct):
 @click.command()
 @relay_argument
 @click.argument("through", type=cursor)
-@click.option("--consumer", type=identity, default="controller", show_default=True, help="Who has everything.")
+@click.option(
+    "--consumer", type=identity, metavar="NAME", default="controller", show_default=True, help="Who has everything."
+)
 @socket_option
 @json_option
 def acknowledge(relay: str, through: Cursor, *, consumer: str, socket: str | None, as_json: bool) -> None:

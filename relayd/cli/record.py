@@ -72,8 +72,10 @@ def _command_id(text: str) -> str:
 @click.command()
 @relay_argument
 @click.option("--create", is_flag=True, help="Make the relay where there is none.")
-@click.option("--producer", type=identity, help="Continue under this name, exactly once; by default a fresh one.")
-@click.option("--kind", type=_kind, help="The events' kind; by default `output`.")
+@click.option(
+    "--producer", type=identity, metavar="NAME", help="Continue under this name, exactly once; by default a fresh one."
+)
+@click.option("--kind", type=_kind, metavar="KIND", help="The events' kind; by default `output`.")
 @click.option("--stream", default="stdout", show_default=True, help="What `output` events name as their stream.")
 @click.option("--json-lines", is_flag=True, help="Each line is JSON: an event, or with --kind the data of one.")
 @click.option("--command-id", type=_command_id, metavar="ID", help="The command that the events belong to.")

@@ -51,6 +51,7 @@ class RelayFiles:
                 new_id=self._environment.new_id,
                 watermark_failed=self._watermark_failed(name),
                 synced=synced,
+                tail_bytes=self._environment.settings.tail_bytes,
             )
         except BaseException:
             relay.close()

@@ -9,6 +9,7 @@ from typing import Final
 
 import trio
 
+from relayd.daemon.allocator import keep_memory_flat
 from relayd.daemon.environment import Environment, FileWork
 from relayd.daemon.listener import Listener, listen
 from relayd.daemon.logs import LogFile, make_log
@@ -33,6 +34,7 @@ def run(settings: Settings, *, reload: Callable[[], Settings]) -> int:
 
     Raises CannotStartError before anything is served.
     """
+    keep_memory_flat()
     log_file = LogFile(settings.log_file)
     state = lock_state(settings.state, settings.socket)
     try:
@@ -62,7 +64,7 @@ class _Daemon:
             make_log(settings, log_file),
             make_page_cache(settings.page_cache_bytes),
             FileWork(settings.file_threads),
-            TailBudget(settings.tail_bytes_total),
+            TailBudget(settings.tails_bytes),
         )
         self._exit_status = CLEAN
 

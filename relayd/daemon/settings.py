@@ -85,7 +85,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tail_bytes: Annotated[
         int, msgspec.Meta(ge=0, le=GIB, description="Newest records that a relay keeps in memory for its readers.")
     ] = 2 * MIB
-    tail_bytes_total: Annotated[int, msgspec.Meta(ge=0, le=64 * GIB, description="The same, all relays together.")] = (
+    tails_bytes: Annotated[int, msgspec.Meta(ge=0, le=64 * GIB, description="The same, all relays together.")] = (
         64 * MIB
     )
     page_cache_bytes: Annotated[

@@ -91,6 +91,7 @@ class StatusReporter:
             retained=memory.retained,
             evicted=memory.base,
             retention=state.retention,
+            max_active=state.max_active,
             consumers=dict(memory.acknowledgements.consumers),
             readers=self._owner.attaching.readers,
             last_event_at=state.last_event_at,

@@ -198,6 +198,7 @@ class RelayStatus(msgspec.Struct, omit_defaults=True, frozen=True):
     retained: Cursor
     evicted: Cursor
     retention: Retention
+    max_active: int
     consumers: dict[str, Cursor]
     readers: int
     last_event_at: int

@@ -5,30 +5,28 @@ again what was decoded gives the same bytes unless a key came twice or an encodi
 are walked), and the decoded value is walked level by level for key types, extensions and depth.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from itertools import chain
 from typing import Final, cast
 
 import msgspec
 
 from relayd.protocol.errors import FieldDetail, InvalidRequestError
 from relayd.protocol.limits import NESTING_MAX
+from relayd.protocol.tokens import repeated_key
 
 Value = None | bool | int | float | str | bytes | list["Value"] | dict[str, "Value"]
 
 _decode: Final = msgspec.msgpack.Decoder().decode
 _encode: Final = msgspec.msgpack.Encoder().encode
 
-_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _STRINGS: Final = frozenset({str})
-_Container = dict[object, object] | list[object]
+_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
+_CONTAINERS: Final = frozenset({dict, list})
+_TAKEN: Final = _SCALARS | _CONTAINERS
 
-# Content bytes by first byte: nil and booleans, floats, integers; then the bytes of the length of str, bin, array, map.
-_FIXED_BYTES: Final = dict(zip(range(0xC0, 0xC4), (0, 0, 0, 0), strict=True)) | dict(
-    zip(range(0xCA, 0xD4), (4, 8, 1, 2, 4, 8, 1, 2, 4, 8), strict=True)
-)
-_LENGTH_BYTES: Final = {
-    0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4, 0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4,
-}  # fmt: skip
+_Map = dict[object, object]
+_Array = list[object]
 
 
 def decode_value(encoded: bytes) -> Value:
@@ -46,96 +44,40 @@ def decode_value(encoded: bytes) -> Value:
         raise _refusal("one whole MessagePack value", f"the bytes do not decode as MessagePack: {error}") from None
     check_value(value)
     if not same:
-        _refuse_repeated_keys(encoded)
+        key = repeated_key(encoded)
+        if key is not None:
+            name = key.decode("utf-8", "backslashreplace")[:100]
+            raise _refusal("each key once", f"a map has the key `{name}` twice; each key may come once")
     return value
 
 
 def check_value(value: object) -> None:
-    """Refuses extensions, keys that are no strings, and nesting over the bound, in a decoded value."""
-    level = _containers([value])
-    depth = 0
-    while level:
-        depth += 1
-        if depth > NESTING_MAX:
-            expected = f"values nested at most {NESTING_MAX} deep"
-            raise _refusal(expected, f"values are nested more than {NESTING_MAX} deep")
-        below: list[_Container] = []
-        for container in level:
-            if type(container) is dict:
-                if not _STRINGS.issuperset(map(type, container)):
-                    raise _refusal("string keys", "a map has a key that is no string; every key must be one")
-                members: Collection[object] = container.values()
-            else:
-                members = container
-            # One step in C for the usual container, whose members are all scalars.
-            if not _SCALARS.issuperset(map(type, members)):
-                below += _containers(members)
-        level = below
+    """Refuses extensions, keys that are no strings, and nesting over the bound, in a decoded value.
 
-
-def _containers(members: Iterable[object]) -> list["_Container"]:
-    """The maps and arrays among `members`; anything else but a scalar is refused."""
-    containers: list[_Container] = []
-    for member in members:
-        kind = type(member)
-        if kind is dict or kind is list:
-            containers.append(cast("_Container", member))
-        elif kind not in _SCALARS:
+    A whole level is looked at in a few steps that run in C, however many containers it has.
+    """
+    maps: list[_Map] = []
+    arrays: list[_Array] = [[value]]
+    for _ in range(NESTING_MAX + 1):
+        if not _STRINGS.issuperset(map(type, chain.from_iterable(maps))):
+            raise _refusal("string keys", "a map has a key that is no string; every key must be one")
+        if _SCALARS.issuperset(map(type, _members(maps, arrays))):
+            return
+        if not _TAKEN.issuperset(map(type, _members(maps, arrays))):
             raise _refusal(
                 "nil, booleans, numbers, strings, binaries, arrays, maps",
                 "an extension or timestamp has no JSON form and is not taken; send a number, a string or a map",
             )
-    return containers
+        containers = [member for member in _members(maps, arrays) if type(member) in _CONTAINERS]
+        maps = [cast("_Map", member) for member in containers if type(member) is dict]
+        arrays = [cast("_Array", member) for member in containers if type(member) is list]
+    expected = f"values nested at most {NESTING_MAX} deep"
+    raise _refusal(expected, f"values are nested more than {NESTING_MAX} deep")
 
 
-def _refuse_repeated_keys(encoded: bytes) -> None:
-    """Walks bytes that are known to decode, and refuses a map that holds a key twice."""
-    # A frame of the stack: members still to come, and the keys so far (None in an array).
-    stack: list[tuple[int, set[bytes] | None]] = []
-    offset = 0
-    while True:
-        remaining, keys = stack.pop() if stack else (1, None)
-        start, size, members = _token(encoded, offset)
-        if keys is not None and remaining % 2 == 0:
-            key = encoded[start : start + size]
-            if key in keys:
-                name = key.decode("utf-8", "backslashreplace")[:100]
-                raise _refusal("each key once", f"a map has the key `{name}` twice; each key may come once")
-            keys.add(key)
-        offset = start + size
-        if remaining > 1:
-            stack.append((remaining - 1, keys))
-        if members is not None and members[0]:
-            stack.append((members[0], set() if members[1] else None))
-        if not stack:
-            return
-
-
-def _token(encoded: bytes, offset: int) -> tuple[int, int, tuple[int, bool] | None]:
-    """One token: where its content starts, its bytes, and for a container how many members, and whether it is a map.
-
-    A map has twice as many members as keys.
-    """
-    first = encoded[offset]
-    offset += 1
-    if first <= 0x7F or first >= 0xE0:
-        return offset, 0, None
-    if first <= 0x8F:
-        return offset, 0, (2 * (first & 0x0F), True)
-    if first <= 0x9F:
-        return offset, 0, (first & 0x0F, False)
-    if first <= 0xBF:
-        return offset, first & 0x1F, None
-    if first in _FIXED_BYTES:
-        return offset, _FIXED_BYTES[first], None
-    length_bytes = _LENGTH_BYTES[first]
-    length = int.from_bytes(encoded[offset : offset + length_bytes])
-    offset += length_bytes
-    if first in (0xDC, 0xDD):
-        return offset, 0, (length, False)
-    if first in (0xDE, 0xDF):
-        return offset, 0, (2 * length, True)
-    return offset, length, None
+def _members(maps: list[_Map], arrays: list[_Array]) -> Iterable[object]:
+    """The values of `maps`, and what is in `arrays`."""
+    return chain(chain.from_iterable(map(dict.values, maps)), chain.from_iterable(arrays))
 
 
 def _refusal(expected: str, message: str) -> InvalidRequestError:

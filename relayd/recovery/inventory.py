@@ -23,8 +23,6 @@ from relayd.recovery.proof import Evidence, decide
 from relayd.recovery.refusal import refusal
 from relayd.recovery.survey import Survey, refusing, sealed_newest_first
 
-ACTIVE_NAME = SegmentName(SegmentKind.ACTIVE, 0, 0)
-
 Progress = Callable[[int], None]
 """Told how many bytes were read since it was last called."""
 
@@ -99,9 +97,8 @@ def take_stock_of_active(found: Survey, evidence: Evidence, progress: Progress, 
     judged = judge(content, verdict, evidence)
     if judged.tail == "undecidable" and tail:
         judged = judged._replace(stop=judged.used, tail="clean", damaged=True)
-    contents = _collect(
-        ACTIVE_NAME, _scan_active(content, judged, evidence), content[24:40] if verdict.header else None
-    )
+    name = SegmentName(SegmentKind.ACTIVE, evidence.before + 1, 0)
+    contents = _collect(name, _scan_active(content, judged, name), content[24:40] if verdict.header else None)
     if judged.answered_behind:
         last = max(contents.last_named, evidence.before)
         what = "the file is shorter than it is known to have been synced"
@@ -114,8 +111,7 @@ def take_stock_of_active(found: Survey, evidence: Evidence, progress: Progress, 
 def records_in(found: Survey, contents: Contents, span: Span, judged: Judged | None = None) -> Iterator[Record]:
     """The intact records of one file whose ordinals are in `span`. `judged`: for active.log."""
     if judged is not None and contents.name.kind is SegmentKind.ACTIVE:
-        evidence = Evidence(before=span.first - 1)
-        yield from _within(_scan_active(found.active.content, judged, evidence), span)
+        yield from _within(_scan_active(found.active.content, judged, contents.name), span)
         return
     with _open(found, contents.name) as file:
         yield from _within(_scan(found, file, contents.name), span)
@@ -151,9 +147,10 @@ def _scan(found: Survey, file: File, name: SegmentName) -> Iterator[Found]:
         yield one
 
 
-def _scan_active(content: bytes, judged: Judged, evidence: Evidence) -> Iterator[Found]:
+def _scan_active(content: bytes, judged: Judged, name: SegmentName) -> Iterator[Found]:
+    """What counts of active.log; where it does not tell its first ordinal itself, that is the one in `name`."""
     if judged.stop or judged.damaged:
-        yield from scan_segment(memoryview(content), judged.stop, evidence.before + 1)
+        yield from scan_segment(memoryview(content), judged.stop, name.first)
 
 
 def _collect(name: SegmentName, scanned: Iterator[Found], segment: bytes | None) -> Contents:

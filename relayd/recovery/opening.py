@@ -84,11 +84,13 @@ def open_relay(
     new_id: Callable[[], bytes],
     watermark_failed: Callable[[OSError], None] | None = None,
     synced: SyncedEnd | None = None,
+    tail_bytes: int = TAIL_BYTES,
 ) -> Opened:
     """Opens the relay in `relay`, whose lock the caller holds.
 
     `synced`: where a sync of active.log failed in this process, what it knows synced (SyncFailedError has it, and the
     OpeningError of the opening before this one); not what a failed write carries. `new_id` gives 16 random bytes.
+    `tail_bytes`: how much of the newest records is kept in memory.
 
     Raises OpeningError, an UnavailableError: where the reading half refused, no byte was changed. Its `synced` is to be
     given to the next opening in this process.
@@ -104,7 +106,7 @@ def open_relay(
         writer = _make_writer(
             reading, settled, segment_bytes=segment_bytes, new_id=new_id, watermark_failed=watermark_failed
         )
-        return _opened(reading, settled, name, writer)
+        return _opened(reading, settled, name, writer, tail_bytes)
     except BaseException:
         found.journal.close()
         raise
@@ -154,7 +156,7 @@ def _active_first(reading: Reading) -> int:
     return groups[0].first if groups else reading.end + 1
 
 
-def _opened(reading: Reading, settled: Settled, name: str, writer: Writer | None) -> Opened:
+def _opened(reading: Reading, settled: Settled, name: str, writer: Writer | None, tail_bytes: int) -> Opened:
     return Opened(
         name=name,
         store=reading.state.store,
@@ -165,7 +167,7 @@ def _opened(reading: Reading, settled: Settled, name: str, writer: Writer | None
         journal=reading.found.journal,
         writer=writer,
         catalogue=Catalogue(_settled_segments(reading), _active_segment(reading, settled)),
-        tail=_fill_tail(_groups(reading)),
+        tail=_fill_tail(_groups(reading), tail_bytes),
         generations=settled.generations,
         unsnapshotted_events=0 if settled.snapshot_written else reading.folded_events,
         unsnapshotted_bytes=0 if settled.snapshot_written else reading.folded_bytes,
@@ -215,13 +217,13 @@ def _active_segment(reading: Reading, settled: Settled) -> Segment | None:
     return Segment(SegmentKind.ACTIVE, _active_first(reading), reading.end, end, segment, index)
 
 
-def _fill_tail(groups: tuple[Group, ...]) -> Tail:
+def _fill_tail(groups: tuple[Group, ...], tail_bytes: int) -> Tail:
     """The newest groups, as far as they fit."""
-    room, begin = TAIL_BYTES, len(groups)
+    room, begin = tail_bytes, len(groups)
     while begin and len(groups[begin - 1].payload) <= room:
         begin -= 1
         room -= len(groups[begin].payload)
-    tail = Tail()
+    tail = Tail(tail_bytes)
     for group in groups[begin:]:
         tail.append(group.first, group.count, bytes(group.payload))
     return tail

@@ -3,13 +3,14 @@
 It shares the wire's codec with the clients and nothing else: records are built here by hand from the format's page.
 """
 
+import contextlib
 import hashlib
-import os
 import socket
 import struct
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -105,15 +106,16 @@ class FakeDaemon:
     # The daemon's life.
 
     def start(self) -> None:
+        """Listens."""
         listener = socket.socket(socket.AF_UNIX)
-        if os.path.exists(self.path):
-            os.unlink(self.path)
+        Path(self.path).unlink(missing_ok=True)
         listener.bind(self.path)
         listener.listen(64)
         self._listener = listener
         self._spawn(self._accept, listener)
 
     def stop(self) -> None:
+        """Ends every connection, answered or not; the records stay."""
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.shutdown(socket.SHUT_RDWR)
@@ -127,15 +129,18 @@ class FakeDaemon:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
 
     def restart(self) -> None:
+        """Stops and listens again."""
         self.stop()
         self.start()
 
     def kill_connections(self) -> None:
+        """Ends every connection and goes on listening."""
         with self.lock:
             for connection in list(self._connections):
                 _kill(connection)
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Waits until what is asked is so; looked at after every request."""
         with self.changed:
             assert self.changed.wait_for(condition, 10)
 
@@ -156,7 +161,7 @@ class FakeDaemon:
                     return
                 self._connections.add(connection)
                 cut, self.cut_after = self.cut_after, None
-            self._spawn(self._serve, _Sender(connection, self.byte_by_byte, cut))
+            self._spawn(self._serve, _Sender(connection, byte_by_byte=self.byte_by_byte, cut_after=cut))
 
     def _serve(self, sender: "_Sender") -> None:
         frames = FrameBuffer()
@@ -198,9 +203,11 @@ class FakeDaemon:
 
     @property
     def latest(self) -> Cursor:
+        """The last event's cursor."""
         return self.cursor(len(self.records))
 
     def cursor(self, ordinal: int) -> Cursor:
+        """The cursor of an ordinal that is there."""
         return Cursor(ordinal, self.digests[ordinal])
 
     def append(self, kind: str, data: object = None, command_id=None, producer=None) -> Cursor:
@@ -215,7 +222,8 @@ class FakeDaemon:
             self.changed.notify_all()
             return self.latest
 
-    def answer(self, sender: "_Sender", request: Request) -> Answer:
+    def answer(self, sender: "_Sender", request: Request) -> Answer:  # noqa: C901, PLR0912 - one arm an operation
+        """The usual answer."""
         match request:
             case Hello():
                 self.hellos.append(request)
@@ -259,6 +267,7 @@ class FakeDaemon:
         raise AssertionError(request)
 
     def record(self, request: Record) -> Answer:
+        """Records by the rules of docs/reference/protocol.md, "Producers"."""
         events, first = list(request.events), None
         sequence = request.sequence
         if request.producer is not None:
@@ -282,6 +291,7 @@ class FakeDaemon:
         return Recorded(0, first, through, sequence=None if sequence is None else sequence - 1)
 
     def page(self, request: Attach) -> Answer:
+        """A page by the table of docs/reference/protocol.md, "Cursors and resuming"."""
         after, gap, latest = request.after, None, self.latest
         if isinstance(after, ConsumerPosition):
             after = self.consumers.get(after.consumer, GENESIS)
@@ -308,6 +318,7 @@ class FakeDaemon:
         return Page(0, b"".join(chosen), len(chosen), through, latest, known, gap)
 
     def desynchronized(self, reason: str, requested: Cursor, lost=None) -> DesynchronizedError:
+        """The refusal of a cursor."""
         detail = PositionDetail(reason, requested, self.cursor(self.evicted), self.latest, lost)
         return DesynchronizedError(f"not served: {reason}", detail)
 
@@ -315,12 +326,13 @@ class FakeDaemon:
 class _Sender:
     """One connection's answers, whole or a byte at a time, up to where they are cut."""
 
-    def __init__(self, connection: socket.socket, byte_by_byte: bool, cut_after: int | None) -> None:
+    def __init__(self, connection: socket.socket, *, byte_by_byte: bool, cut_after: int | None) -> None:
         self.socket = connection
         self._byte_by_byte = byte_by_byte
         self._left = cut_after
 
     def send(self, answer: Answer, request: int) -> None:
+        """Answers a request; bytes leave as they are."""
         if isinstance(answer, RelaydError):
             answer = to_wire(answer, request)
         elif isinstance(answer, bytes):
@@ -348,7 +360,5 @@ class _Sender:
 
 
 def _kill(connection: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass

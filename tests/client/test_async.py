@@ -53,10 +53,9 @@ def produced(daemon):
     return [msgspec.msgpack.decode(record[28:])[2] for record in daemon.records]
 
 
-async def until(condition):
-    """Lets the other side go on until something is so."""
-    while not condition():
-        await anyio.sleep(0.0005)
+async def until(daemon, condition):
+    """Lets the client go on until something is so at the daemon's."""
+    await anyio.to_thread.run_sync(daemon.wait_for, condition)
 
 
 def test_each_operation_asks_and_answers(daemon, run):
@@ -192,7 +191,7 @@ def test_many_tasks_share_a_connection(daemon, run):
         async with anyio.create_task_group() as tasks:
             for _ in range(10):
                 tasks.start_soon(wait_for_event)
-            await until(lambda: len(daemon.waiting) == 10)
+            await until(daemon, lambda: len(daemon.waiting) == 10)
             assert await client.relays(), "who waits holds up nobody"
             daemon.append("k")
         assert found == [[1]] * 10
@@ -221,13 +220,13 @@ def test_a_cancelled_wait_is_taken_back(daemon, run):
     async def main(client):
         with anyio.move_on_after(0.02):
             await client.attach("r", wait_ms=60_000)
-        await until(lambda: not daemon.waiting)
+        await until(daemon, lambda: not daemon.waiting)
         taken = [one for one in daemon.seen if isinstance(one, CancelRequest)]
         asked = [one for one in daemon.seen if isinstance(one, Attach)]
         assert [one.request for one in taken] == [asked[0].id]
         assert await client.relays()
         link = await client.connected()
-        await until(lambda: link._session.in_flight == 0)
+        assert link._session.in_flight == 0
         assert not link._pending
 
     run(main)
@@ -255,14 +254,14 @@ def test_cancelled_in_the_middle_of_a_frame_the_connection_ends_and_others_go_on
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait_for_event)
-            await until(lambda: daemon.waiting)
+            await until(daemon, lambda: daemon.waiting)
             daemon.reading.clear()
             with anyio.move_on_after(0.05) as scope:
                 # The daemon reads nothing now: the socket takes a part of this and no more.
                 await client.record("r", [("k", bytes(1 << 20))] * 6)
             assert scope.cancelled_caught
             daemon.reading.set()
-            await until(lambda: len(daemon.hellos) == 2 and daemon.waiting)
+            await until(daemon, lambda: len(daemon.hellos) == 2 and daemon.waiting)
             daemon.append("k")
         assert found == [[1]]
 
@@ -311,7 +310,7 @@ def test_it_follows_live_through_everything(daemon, run):
                 daemon.kill_connections()
             if number % 4 == 3:
                 daemon.hooks.append(for_kind(Attach, StorageFailedError("x")))
-            await until(lambda: daemon.waiting or number)
+            await until(daemon, lambda first=number == 0: daemon.waiting or not first)
             daemon.append("k", number)
             seen.append((await following.__anext__()).data)
         assert seen == list(range(12))
@@ -406,7 +405,7 @@ def test_what_lingers_is_sent_without_being_asked(daemon, run):
                 await stream.record("k", 1)
             finally:
                 daemon.lock.release()
-            await until(lambda: produced(daemon) == [0, 1])
+            await until(daemon, lambda: produced(daemon) == [0, 1])
 
     run(main)
 

@@ -29,7 +29,7 @@ def page(first, last, **changes):
 
 
 def empty(through, latest=None, **changes):
-    return Page(1, b"", 0, through, latest or through, True, **changes)  # noqa: FBT003
+    return Page(1, b"", 0, through, latest or through, True, **changes)
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: str(vector["ordinal"]))

@@ -89,7 +89,7 @@ def test_refusals_are_raised_as_they_are(client):
 
 def test_encoded_events_are_sent_as_they_are(daemon, client):
     client.record("r", [NewEvent("k", msgspec.Raw(b"\xc3"))])
-    assert list(client.follow("r", live=False))[0].data is True
+    assert next(client.follow("r", live=False)).data is True
 
 
 @pytest.mark.parametrize("make", [None, "file", "dead socket"])
@@ -470,7 +470,7 @@ def test_the_timeout_bounds_flush_and_the_stream_can_go_on(daemon):
 
 
 def test_sending_more_than_the_sockets_hold_does_not_lock_up(daemon, client):
-    for number in range(40):
+    for _ in range(40):
         daemon.append("k", bytes(100_000))
     daemon.page_events = 20
     reading = client.pages("r", live=False, max_bytes=4 << 20)

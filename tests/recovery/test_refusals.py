@@ -145,6 +145,19 @@ def test_journal_gap_where_an_older_snapshot_was_put_back_and_its_events_collect
     disk.put(snapshot=snapshot(2)).refused("journal_gap")
 
 
+def test_journal_gap_where_the_file_behind_a_hole_cannot_say_what_it_was(disk):
+    disk.put_segments({name(1, 2, ".log.zst"): sealed(1, 2), name(6, 7, ".log.zst"): sealed(6, 7)[:-1]})
+    disk.active(segment(1, first=8, segment=OTHER_SEGMENT)).put(snapshot=snapshot(8))
+    assert "ordinals 3 to 5" in str(disk.refused("journal_gap"))
+
+
+def test_a_frontier_in_a_lost_span_is_not_checked(disk):
+    disk.put_segments({name(1, 2): segment(2), name(3, 5, ".lost"): b""}).active(
+        segment(1, first=6, segment=OTHER_SEGMENT)
+    )
+    assert disk.put(snapshot=snapshot(5, frontier=[5, b"f" * 16])).look().state.frontier.ordinal == 6
+
+
 def test_journal_gap_where_a_relay_lost_names_another_hole(disk):
     lost = pack([9, "relay.lost", {"first": 4, "last": 5, "reason": "salvage"}])
     active = oracle.segment_of([[lost]], 6, OTHER_SEGMENT)
@@ -253,13 +266,13 @@ def test_snapshot_ahead_where_the_journals_directory_is_gone(disk):
     disk.refused("snapshot_lost")
 
 
-@pytest.mark.parametrize("where", ["active", "rotated", "sealed", "leftover"])
+@pytest.mark.parametrize("where", ["active", "rotated", "sealed", "leftover", "rotated leftover"])
 def test_snapshot_conflict_where_the_frontiers_record_has_another_digest(disk, where):
-    forked = snapshot(4, frontier=[4, b"f" * 16], base=4 if where == "leftover" else 0)
+    forked = snapshot(4, frontier=[4, b"f" * 16], base=4 if "leftover" in where else 0)
     if where == "active":
         disk.active(WHOLE)
     else:
-        files = {name(1, 4): WHOLE} if where == "rotated" else {name(1, 4, ".log.zst"): sealed(1, 4)}
+        files = {name(1, 4): WHOLE} if "rotated" in where else {name(1, 4, ".log.zst"): sealed(1, 4)}
         disk.put_segments(files).active(segment(1, first=5, segment=OTHER_SEGMENT))
     refused = disk.put(snapshot=forked).refused("snapshot_conflict")
     assert (b"f" * 16).hex() in str(refused)

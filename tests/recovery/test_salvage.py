@@ -62,7 +62,8 @@ def reopened(files):
 
 def lost_event(files) -> dict | None:
     """The data of the relay.lost in active.log, and its ordinal."""
-    found = oracle.read_segment((files.journal / "active.log").read_bytes())[1]
+    path = files.journal / "active.log"
+    found = oracle.read_segment(path.read_bytes())[1] if path.exists() else {}
     for ordinal, stored in found.items():
         said = msgspec.msgpack.decode(stored)
         if said[1] == "relay.lost":

@@ -1,0 +1,120 @@
+"""MessagePack's tokens: for what a decoder does not tell, keys that come twice and the id of a frame that is refused."""
+
+from typing import Final, NamedTuple
+
+from relayd.protocol.limits import REQUEST_ID_MAX
+
+# Content bytes by first byte: nil and booleans, floats, integers, extensions of a fixed size (with their type).
+_FIXED_BYTES: Final = (
+    dict.fromkeys((0xC0, 0xC2, 0xC3), 0)
+    | dict(zip(range(0xCA, 0xD4), (4, 8, 1, 2, 4, 8, 1, 2, 4, 8), strict=True))
+    | dict(zip(range(0xD4, 0xD9), (2, 3, 5, 9, 17), strict=True))
+)
+# Bytes of the length of what says its length: bin, ext, str, array, map.
+_LENGTH_BYTES: Final = {
+    0xC4: 1, 0xC5: 2, 0xC6: 4, 0xC7: 1, 0xC8: 2, 0xC9: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4, 0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4,
+}  # fmt: skip
+_EXT: Final = range(0xC7, 0xCA)
+_ID_KEYS: Final = (b"\xa2id", b"\xd9\x02id", b"\xda\x00\x02id", b"\xdb\x00\x00\x00\x02id")
+_UNSIGNED: Final = range(0xCC, 0xD0)
+_SIGNED: Final = range(0xD0, 0xD4)
+
+ID_TOKENS_MAX: Final = 10_000
+"""How far into a refused frame its id is looked for: the search is no work to be given to a daemon."""
+
+
+class Token(NamedTuple):
+    """Where a token's content starts, its bytes, and how many `members` a container says it has: a map's keys count."""
+
+    start: int
+    size: int
+    members: int = 0
+    is_map: bool = False
+
+
+def read_token(encoded: bytes, offset: int) -> Token:
+    """The token at `offset`. Raises IndexError past the end, KeyError for the byte that begins nothing (0xc1).
+
+    Lengths are as the bytes say, whether or not that much follows.
+    """
+    first = encoded[offset]
+    start = offset + 1
+    if first <= 0x7F or first >= 0xE0:
+        return Token(start, 0)
+    if first <= 0x8F:
+        return Token(start, 0, 2 * (first & 0x0F), is_map=True)
+    if first <= 0x9F:
+        return Token(start, 0, first & 0x0F)
+    if first <= 0xBF:
+        return Token(start, first & 0x1F)
+    fixed = _FIXED_BYTES.get(first)
+    if fixed is not None:
+        return Token(start, fixed)
+    length_bytes = _LENGTH_BYTES[first]
+    length = int.from_bytes(encoded[start : start + length_bytes])
+    start += length_bytes
+    if first in (0xDC, 0xDD):
+        return Token(start, 0, length)
+    if first in (0xDE, 0xDF):
+        return Token(start, 0, 2 * length, is_map=True)
+    return Token(start, length + (first in _EXT))
+
+
+def repeated_key(encoded: bytes) -> bytes | None:
+    """A key that comes twice in one map of `encoded`, a whole value whose keys are all strings; None where none does."""
+    # One level of the stack: members still to come, and the keys so far (None in an array).
+    stack: list[tuple[int, set[bytes] | None]] = []
+    offset = 0
+    while True:
+        remaining, keys = stack.pop() if stack else (1, None)
+        token = read_token(encoded, offset)
+        offset = token.start + token.size
+        if keys is not None and remaining % 2 == 0:
+            key = encoded[token.start : offset]
+            if key in keys:
+                return key
+            keys.add(key)
+        if remaining > 1:
+            stack.append((remaining - 1, keys))
+        if token.members:
+            stack.append((token.members, set() if token.is_map else None))
+        if not stack:
+            return None
+
+
+def readable_id(frame: bytes) -> int:
+    """The id of a frame that is refused for what it holds: the first `id` of its map, 0 where none can be read."""
+    try:
+        token = read_token(frame, 0)
+        # Members of the frame's map still to come, and all tokens still to come before the next of those.
+        members, pending = (token.members if token.is_map else 0), 0
+        offset = token.start
+        is_id = False
+        for _ in range(ID_TOKENS_MAX):
+            if not pending:
+                if not members:
+                    return 0
+                if is_id:
+                    return _read_id(frame, offset)
+                is_id = members % 2 == 0 and frame.startswith(_ID_KEYS, offset)
+                members, pending = members - 1, 1
+            token = read_token(frame, offset)
+            pending += token.members - 1
+            offset = token.start + token.size
+    except (IndexError, KeyError):
+        pass
+    return 0
+
+
+def _read_id(frame: bytes, offset: int) -> int:
+    """The integer at `offset`, where it can be an id; else 0."""
+    first = frame[offset]
+    token = read_token(frame, offset)
+    content = frame[token.start : token.start + token.size]
+    if first <= 0x7F:
+        found = first
+    elif (first in _UNSIGNED or first in _SIGNED) and len(content) == token.size:
+        found = int.from_bytes(content, signed=first in _SIGNED)
+    else:
+        found = 0
+    return found if 1 <= found <= REQUEST_ID_MAX else 0
