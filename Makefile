@@ -41,8 +41,8 @@ docs: setup ## write the generated pages of docs/reference/
 	$(BIN)/python -m relayd.daemon.settings_page > docs/reference/settings.md
 	$(BIN)/python -m relayd.protocol.events_page > docs/reference/events.md
 
-bench: setup ## run the benchmark suite
-	$(BIN)/python bench/run.py
+bench: setup ## measure beside SQLite, about three minutes; BENCH=--quick for half a minute
+	$(BIN)/python bench/foundation.py $(BENCH)
 
 clean: ## remove what was built; the state of `make run` stays
 	rm -rf $(VENV) dist htmlcov .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

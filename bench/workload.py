@@ -4,7 +4,10 @@ import random
 
 import msgspec
 
-_WORDS = [
+_WORDS = (
+    "compiling linking checking module test passed failed warning error retry cache hit miss worker queue stage deploy "
+    "artifact upload download commit branch merge container image layer digest probe ready healthy restart"
+).split()  # noqa: SIM905 - words read best as a line of words
     "compiling",
     "linking",
     "checking",

@@ -11,13 +11,13 @@ from relayd.daemon.entry import Entry, EntryRequest
 from relayd.daemon.environment import Environment
 from relayd.daemon.relay_files import RelayFiles
 from relayd.daemon.reply import Reply
-from relayd.journal.names import IDLE
 from relayd.journal.storage import Directory
 from relayd.journal.trouble import storage_error
 from relayd.journal.usage import measure
 from relayd.protocol.errors import RelaydError, ShuttingDownError, StorageFailedError
 from relayd.protocol.messages import RelayEntry, RelayList, Relays
 from relayd.protocol.names import is_relay_name
+from relayd.recovery.idle import is_idle
 
 OPENING_AT_START: Final = 4
 """Relays that are opened side by side in the background at start."""
@@ -83,15 +83,20 @@ class Registry:
         slots.release()
 
     def _unfinished(self) -> list[str]:
-        names: list[str] = []
-        for name in self._names():
+        return [name for name in self._names() if not self._is_idle(name)]
+
+    def _is_idle(self, name: str) -> bool:
+        try:
             relay = self._relays.directory(name)
-            try:
-                if relay.stat(IDLE) is None:
-                    names.append(name)
-            finally:
-                relay.close()
-        return names
+        except OSError:
+            # Its opening says what is wrong with it.
+            return False
+        try:
+            return is_idle(relay)
+        except OSError:
+            return False
+        finally:
+            relay.close()
 
     def _names(self) -> list[str]:
         return [

@@ -77,7 +77,7 @@ def check_value(value: object) -> None:
 
 def _members(maps: list[_Map], arrays: list[_Array]) -> Iterable[object]:
     """The values of `maps`, and what is in `arrays`."""
-    return chain(chain.from_iterable(map(dict.values, maps)), chain.from_iterable(arrays))
+    return chain(chain.from_iterable(members.values() for members in maps), chain.from_iterable(arrays))
 
 
 def _refusal(expected: str, message: str) -> InvalidRequestError:
