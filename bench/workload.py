@@ -4,42 +4,12 @@ import random
 
 import msgspec
 
-_WORDS = (
-    "compiling linking checking module test passed failed warning error retry cache hit miss worker queue stage deploy "
-    "artifact upload download commit branch merge container image layer digest probe ready healthy restart"
-).split()  # noqa: SIM905 - words read best as a line of words
-    "compiling",
-    "linking",
-    "checking",
-    "module",
-    "test",
-    "passed",
-    "failed",
-    "warning",
-    "error",
-    "retry",
-    "cache",
-    "hit",
-    "miss",
-    "worker",
-    "queue",
-    "stage",
-    "deploy",
-    "artifact",
-    "upload",
-    "download",
-    "commit",
-    "branch",
-    "merge",
-    "container",
-    "image",
-    "layer",
-    "digest",
-    "probe",
-    "ready",
-    "healthy",
-    "restart",
-]
+_WORDS = tuple(
+    (
+        "compiling linking checking module test passed failed warning error retry cache hit miss worker queue stage "
+        "deploy artifact upload download commit branch merge container image layer digest probe ready healthy restart"
+    ).split()
+)
 
 
 def make_events(count: int, seed: int = 1) -> list[dict[str, object]]:

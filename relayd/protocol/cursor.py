@@ -117,7 +117,8 @@ def plan_resume(history: History, cursor: Cursor | str, found: Found) -> Decisio
     if cursor.ordinal == latest.ordinal:
         return Live(latest, known)
     below = cursor.ordinal < evicted.ordinal
-    if below or (evicted.ordinal > 0 and cursor.ordinal == evicted.ordinal and cursor.digest is None):
+    without_its_digest = cursor.ordinal == evicted.ordinal and not known and cursor.digest != evicted.digest
+    if below or (evicted.ordinal > 0 and without_its_digest):
         return Gap("evicted", Span(min(cursor.ordinal + 1, evicted.ordinal), evicted.ordinal), evicted, latest)
     if found.unreadable is not None:
         return Gap("unreadable", found.unreadable, Cursor(found.unreadable.last), latest)

@@ -80,7 +80,7 @@ class RelaydError(Exception):
     """The root of the tree; raised only as one of its subclasses."""
 
     code: ClassVar[str] = "internal"
-    retryable: ClassVar[bool] = False
+    retryable: bool = False
     detail_type: ClassVar[type[Detail] | None] = None
 
     def __init__(self, message: str, detail: Detail | None = None) -> None:
@@ -245,14 +245,24 @@ def to_wire(error: RelaydError, request: int) -> ErrorResponse:
 
 
 def from_wire(response: ErrorResponse) -> RelaydError:
-    """The error that a response tells of. A code of a later version is an InternalError that names it."""
+    """The error that a response tells of. A code of a later version is an InternalError that names it.
+
+    Whether sending again can help is what the response says.
+    """
     kind = ERRORS.get(response.code)
     if kind is None:
-        return InternalError(f"{response.message} (code `{response.code}`, which this client does not know)")
-    detail: Detail | None = None
-    if kind.detail_type is not None and bytes(response.detail) != b"\xc0":
-        try:
-            detail = msgspec.msgpack.decode(response.detail, type=kind.detail_type)
-        except msgspec.DecodeError:
-            detail = None
-    return kind(response.message, detail)
+        error = InternalError(f"{response.message} (code `{response.code}`, which this client does not know)")
+    else:
+        error = kind(response.message, _read_detail(kind.detail_type, response.detail))
+    error.retryable = response.retryable
+    return error
+
+
+def _read_detail(detail_type: type[Detail] | None, detail: msgspec.Raw) -> Detail | None:
+    """The detail, None where there is none or it is not that code's."""
+    if detail_type is None or bytes(detail) == b"\xc0":
+        return None
+    try:
+        return msgspec.msgpack.decode(detail, type=detail_type)
+    except msgspec.DecodeError:
+        return None

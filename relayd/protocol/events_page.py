@@ -1,5 +1,6 @@
 """Writes docs/reference/events.md from the structs of the kinds: `python -m relayd.protocol.events_page > FILE`."""
 
+import re
 import sys
 from collections.abc import Iterator
 from typing import Final
@@ -8,6 +9,8 @@ import msgspec
 
 from relayd.protocol.cursor import Cursor
 from relayd.protocol.kinds import KINDS, RESERVED_PREFIXES, EventData, RetentionBytes
+
+_WORD: Final = re.compile(r"[a-z_]+")
 
 _BEGINNING: Final = """\
 # Events
@@ -63,7 +66,7 @@ def _value(kind: msgspec.inspect.Type) -> str:
         case msgspec.inspect.IntType():
             return "whole number"
         case msgspec.inspect.StrType(pattern=str(pattern)):
-            return " or ".join(f"`{word}`" for word in pattern.strip("^$()").split("|"))
+            return " or ".join(f"`{word}`" for word in _WORD.findall(pattern))
         case msgspec.inspect.StrType():
             return "string"
         case msgspec.inspect.BytesType(min_length=int(length)):

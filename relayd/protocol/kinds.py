@@ -24,7 +24,7 @@ class RetentionBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes: Annotated[int, msgspec.Meta(ge=1)]
 
 
-RetentionWord = Annotated[str, msgspec.Meta(pattern="^(checkpointed|acknowledged)$")]
+RetentionWord = Annotated[str, msgspec.Meta(pattern=r"\A(checkpointed|acknowledged)\Z")]
 Retention = RetentionWord | RetentionBytes
 RETENTION_DEFAULT: Final[Retention] = "checkpointed"
 

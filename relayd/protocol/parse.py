@@ -1,7 +1,8 @@
 """From a frame to a request, and from a frame to a response (docs/reference/protocol.md, "Frames" and "Operations")."""
 
 import re
-from typing import Final, cast, get_args
+from collections.abc import Callable
+from typing import Final, TypeVar, cast, get_args
 
 import msgspec
 
@@ -19,13 +20,27 @@ from relayd.protocol.messages import (
     Record,
 )
 from relayd.protocol.names import is_identity
+from relayd.protocol.tokens import readable_id
 from relayd.protocol.value import decode_value
 
 _decode_request: Final = msgspec.msgpack.Decoder(AnyRequest).decode
 _decode_response: Final = msgspec.msgpack.Decoder(AnyResponse).decode
+_decode_fields: Final = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+T = TypeVar("T")
 
 _COMPLAINT: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>.*)`)?", re.DOTALL)
-_NAMED_FIELD: Final = re.compile(r"Object (?:contains unknown|missing required) field `(?P<field>[^`]*)`")
+_NAMED_FIELD: Final = re.compile(r"Object (?P<why>contains unknown|missing required) field `(?P<field>[^`]*)")
+
+_ECHO_CHARACTERS_MAX: Final = 200
+"""How much of a refused request's own words its refusal says again."""
+_EXPECTED: Final = {
+    "relay": "1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit",
+    "retention": "`checkpointed`, `acknowledged` or {bytes: n}",
+    "oversize": "`refuse` or `clamp`",
+    "after": "a cursor, `earliest`, `latest` or {consumer: name}",
+}
+"""Said in place of the decoder's own words, where those are a pattern or say only what was wrong."""
 
 
 class BadRequestError(Exception):
@@ -42,9 +57,9 @@ def parse_request(frame: bytes) -> AnyRequest:
     try:
         value = decode_value(frame)
     except InvalidRequestError as error:
-        raise BadRequestError(_readable_id(frame), error) from None
+        raise BadRequestError(readable_id(frame), error) from None
     try:
-        request = _decode_request(frame)
+        request = _decode_without_nils(_decode_request, frame)
         _check_identities(request)
     except msgspec.ValidationError as error:
         raise BadRequestError(_id_of(value), _refusal(str(error), value)) from None
@@ -56,9 +71,24 @@ def parse_request(frame: bytes) -> AnyRequest:
 def parse_response(frame: bytes) -> AnyResponse:
     """Reads one response. Raises InternalError where it is none, which only a faulty daemon sends."""
     try:
-        return _decode_response(frame)
+        return _decode_without_nils(_decode_response, frame)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InternalError(f"the daemon sent a frame that is no response of this protocol: {error}") from None
+
+
+def _decode_without_nils(decode: Callable[[bytes], T], frame: bytes) -> T:
+    """Decodes a message in which nil means absent, for every field; all other bytes are read as they came."""
+    try:
+        return decode(frame)
+    except msgspec.ValidationError:
+        try:
+            fields = _decode_fields(frame)
+        except msgspec.DecodeError:
+            fields = {}
+        present = {name: content for name, content in fields.items() if bytes(content) != b"\xc0"}
+        if len(present) == len(fields):
+            raise
+        return decode(_encode(present))
 
 
 def _check_identities(request: AnyRequest) -> None:
@@ -86,13 +116,15 @@ def _refusal(complaint: str, value: object) -> InvalidRequestError:
     """The decoder's complaint as an error that names the field and what belongs there."""
     found = _COMPLAINT.fullmatch(complaint)
     what, path = (found["what"], found["path"]) if found else (complaint, None)
-    place = (path or "$").removeprefix("$").lstrip(".")
+    place = (path or "$").removeprefix("$").lstrip(".")[:_ECHO_CHARACTERS_MAX]
+    what = what[:_ECHO_CHARACTERS_MAX]
     named = _NAMED_FIELD.match(what)
     if named:
         field = f"{place}.{named['field']}".lstrip(".")
-        expected = "no such field" if "unknown" in what else "this field"
+        expected = "no such field" if named["why"] == "contains unknown" else "this field"
     else:
-        field, expected = place or "frame", what.removeprefix("Expected ")
+        field = place or "frame"
+        expected = _EXPECTED.get(field) or what.removeprefix("Expected ").partition(", got ")[0]
     operation = _text_of(value, "op")
     if field == "op":
         message = (
@@ -123,19 +155,3 @@ def _text_of(value: object, key: str) -> str | None:
         if isinstance(found, str):
             return found[:64]
     return None
-
-
-class _OnlyId(msgspec.Struct):
-    id: int = 0
-
-
-_decode_id: Final = msgspec.msgpack.Decoder(_OnlyId).decode
-
-
-def _readable_id(frame: bytes) -> int:
-    """The id of a frame that is refused for what its values are, where it can be read without decoding those."""
-    try:
-        found = _decode_id(frame).id
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return 0
-    return found if 1 <= found <= REQUEST_ID_MAX else 0

@@ -1,6 +1,7 @@
-"""MessagePack's tokens: for what a decoder does not tell, keys that come twice and the id of a frame that is refused."""
+"""MessagePack's tokens, for what a decoder does not tell: keys that come twice, and the id of a frame it refuses."""
+# ruff: noqa: PLR2004 - the first bytes of MessagePack's tokens are their own names
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from relayd.protocol.limits import REQUEST_ID_MAX
 
@@ -23,61 +24,29 @@ ID_TOKENS_MAX: Final = 10_000
 """How far into a refused frame its id is looked for: the search is no work to be given to a daemon."""
 
 
-class Token(NamedTuple):
-    """Where a token's content starts, its bytes, and how many `members` a container says it has: a map's keys count."""
-
-    start: int
-    size: int
-    members: int = 0
-    is_map: bool = False
-
-
-def read_token(encoded: bytes, offset: int) -> Token:
-    """The token at `offset`. Raises IndexError past the end, KeyError for the byte that begins nothing (0xc1).
-
-    Lengths are as the bytes say, whether or not that much follows.
-    """
-    first = encoded[offset]
-    start = offset + 1
-    if first <= 0x7F or first >= 0xE0:
-        return Token(start, 0)
-    if first <= 0x8F:
-        return Token(start, 0, 2 * (first & 0x0F), is_map=True)
-    if first <= 0x9F:
-        return Token(start, 0, first & 0x0F)
-    if first <= 0xBF:
-        return Token(start, first & 0x1F)
-    fixed = _FIXED_BYTES.get(first)
-    if fixed is not None:
-        return Token(start, fixed)
-    length_bytes = _LENGTH_BYTES[first]
-    length = int.from_bytes(encoded[start : start + length_bytes])
-    start += length_bytes
-    if first in (0xDC, 0xDD):
-        return Token(start, 0, length)
-    if first in (0xDE, 0xDF):
-        return Token(start, 0, 2 * length, is_map=True)
-    return Token(start, length + (first in _EXT))
+# Where a token's content starts, its bytes, how many members a container says it has (a map's keys count), whether it
+# is a map. A plain tuple: a frame has many.
+_Token = tuple[int, int, int, bool]
 
 
 def repeated_key(encoded: bytes) -> bytes | None:
-    """A key that comes twice in one map of `encoded`, a whole value whose keys are all strings; None where none does."""
+    """A key that comes twice in one map of `encoded`: a whole value, whose keys are all strings. None: no key does."""
     # One level of the stack: members still to come, and the keys so far (None in an array).
     stack: list[tuple[int, set[bytes] | None]] = []
     offset = 0
     while True:
         remaining, keys = stack.pop() if stack else (1, None)
-        token = read_token(encoded, offset)
-        offset = token.start + token.size
+        start, size, members, is_map = _token(encoded, offset)
+        offset = start + size
         if keys is not None and remaining % 2 == 0:
-            key = encoded[token.start : offset]
+            key = encoded[start:offset]
             if key in keys:
                 return key
             keys.add(key)
         if remaining > 1:
             stack.append((remaining - 1, keys))
-        if token.members:
-            stack.append((token.members, set() if token.is_map else None))
+        if members:
+            stack.append((members, set() if is_map else None))
         if not stack:
             return None
 
@@ -85,11 +54,11 @@ def repeated_key(encoded: bytes) -> bytes | None:
 def readable_id(frame: bytes) -> int:
     """The id of a frame that is refused for what it holds: the first `id` of its map, 0 where none can be read."""
     try:
-        token = read_token(frame, 0)
-        # Members of the frame's map still to come, and all tokens still to come before the next of those.
-        members, pending = (token.members if token.is_map else 0), 0
-        offset = token.start
-        is_id = False
+        offset, _, members, is_map = _token(frame, 0)
+        if not is_map:
+            return 0
+        # Tokens still to come before the next member of the frame's map, and whether that is the value of `id`.
+        pending, is_id = 0, False
         for _ in range(ID_TOKENS_MAX):
             if not pending:
                 if not members:
@@ -98,9 +67,9 @@ def readable_id(frame: bytes) -> int:
                     return _read_id(frame, offset)
                 is_id = members % 2 == 0 and frame.startswith(_ID_KEYS, offset)
                 members, pending = members - 1, 1
-            token = read_token(frame, offset)
-            pending += token.members - 1
-            offset = token.start + token.size
+            start, size, below, _ = _token(frame, offset)
+            pending += below - 1
+            offset = start + size
     except (IndexError, KeyError):
         pass
     return 0
@@ -109,12 +78,39 @@ def readable_id(frame: bytes) -> int:
 def _read_id(frame: bytes, offset: int) -> int:
     """The integer at `offset`, where it can be an id; else 0."""
     first = frame[offset]
-    token = read_token(frame, offset)
-    content = frame[token.start : token.start + token.size]
+    start, size, _, _ = _token(frame, offset)
+    content = frame[start : start + size]
     if first <= 0x7F:
         found = first
-    elif (first in _UNSIGNED or first in _SIGNED) and len(content) == token.size:
+    elif (first in _UNSIGNED or first in _SIGNED) and len(content) == size:
         found = int.from_bytes(content, signed=first in _SIGNED)
     else:
         found = 0
     return found if 1 <= found <= REQUEST_ID_MAX else 0
+
+
+def _token(encoded: bytes, offset: int) -> _Token:
+    """The token at `offset`. Raises IndexError past the end, KeyError for the byte that begins nothing (0xc1).
+
+    Lengths are as the bytes say, whether or not that much follows.
+    """
+    first = encoded[offset]
+    offset += 1
+    if first <= 0x7F or first >= 0xE0:
+        return offset, 0, 0, False
+    if first <= 0x8F:
+        return offset, 0, 2 * (first & 0x0F), True
+    if first <= 0x9F:
+        return offset, 0, first & 0x0F, False
+    if first <= 0xBF:
+        return offset, first & 0x1F, 0, False
+    if first in _FIXED_BYTES:
+        return offset, _FIXED_BYTES[first], 0, False
+    length_bytes = _LENGTH_BYTES[first]
+    length = int.from_bytes(encoded[offset : offset + length_bytes])
+    offset += length_bytes
+    if first in (0xDC, 0xDD):
+        return offset, 0, length, False
+    if first in (0xDE, 0xDF):
+        return offset, 0, 2 * length, True
+    return offset, length + (first in _EXT), 0, False

@@ -5,8 +5,7 @@ again what was decoded gives the same bytes unless a key came twice or an encodi
 are walked), and the decoded value is walked level by level for key types, extensions and depth.
 """
 
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Collection, Iterable
 from typing import Final, cast
 
 import msgspec
@@ -20,13 +19,9 @@ Value = None | bool | int | float | str | bytes | list["Value"] | dict[str, "Val
 _decode: Final = msgspec.msgpack.Decoder().decode
 _encode: Final = msgspec.msgpack.Encoder().encode
 
-_STRINGS: Final = frozenset({str})
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
-_CONTAINERS: Final = frozenset({dict, list})
-_TAKEN: Final = _SCALARS | _CONTAINERS
-
-_Map = dict[object, object]
-_Array = list[object]
+_STRINGS: Final = frozenset({str})
+_Container = dict[object, object] | list[object]
 
 
 def decode_value(encoded: bytes) -> Value:
@@ -52,32 +47,41 @@ def decode_value(encoded: bytes) -> Value:
 
 
 def check_value(value: object) -> None:
-    """Refuses extensions, keys that are no strings, and nesting over the bound, in a decoded value.
+    """Refuses extensions, keys that are no strings, and nesting over the bound, in a decoded value."""
+    level = _containers([value])
+    depth = 0
+    while level:
+        depth += 1
+        if depth > NESTING_MAX:
+            expected = f"values nested at most {NESTING_MAX} deep"
+            raise _refusal(expected, f"values are nested more than {NESTING_MAX} deep")
+        below: list[_Container] = []
+        for container in level:
+            if type(container) is dict:
+                if not _STRINGS.issuperset(map(type, container)):
+                    raise _refusal("string keys", "a map has a key that is no string; every key must be one")
+                members: Collection[object] = container.values()
+            else:
+                members = container
+            # One step in C for the usual container, whose members are all scalars.
+            if not _SCALARS.issuperset(map(type, members)):
+                below += _containers(members)
+        level = below
 
-    A whole level is looked at in a few steps that run in C, however many containers it has.
-    """
-    maps: list[_Map] = []
-    arrays: list[_Array] = [[value]]
-    for _ in range(NESTING_MAX + 1):
-        if not _STRINGS.issuperset(map(type, chain.from_iterable(maps))):
-            raise _refusal("string keys", "a map has a key that is no string; every key must be one")
-        if _SCALARS.issuperset(map(type, _members(maps, arrays))):
-            return
-        if not _TAKEN.issuperset(map(type, _members(maps, arrays))):
+
+def _containers(members: Iterable[object]) -> list["_Container"]:
+    """The maps and arrays among `members`; anything else but a scalar is refused."""
+    containers: list[_Container] = []
+    for member in members:
+        kind = type(member)
+        if kind is dict or kind is list:
+            containers.append(cast("_Container", member))
+        elif kind not in _SCALARS:
             raise _refusal(
                 "nil, booleans, numbers, strings, binaries, arrays, maps",
                 "an extension or timestamp has no JSON form and is not taken; send a number, a string or a map",
             )
-        containers = [member for member in _members(maps, arrays) if type(member) in _CONTAINERS]
-        maps = [cast("_Map", member) for member in containers if type(member) is dict]
-        arrays = [cast("_Array", member) for member in containers if type(member) is list]
-    expected = f"values nested at most {NESTING_MAX} deep"
-    raise _refusal(expected, f"values are nested more than {NESTING_MAX} deep")
-
-
-def _members(maps: list[_Map], arrays: list[_Array]) -> Iterable[object]:
-    """The values of `maps`, and what is in `arrays`."""
-    return chain(chain.from_iterable(members.values() for members in maps), chain.from_iterable(arrays))
+    return containers
 
 
 def _refusal(expected: str, message: str) -> InvalidRequestError:

@@ -1,6 +1,7 @@
 """What a path names: a relay, a journal, or one file (docs/reference/journal.md, "Offline tools").
 
-Reading only. A relay that a daemon has open changes meanwhile: there, nothing behind the watermark is looked at.
+Reading only. A relay that a daemon has open changes meanwhile: there, nothing behind the watermark is looked at. A file
+that is named by itself need be no file of a state directory, and belongs to whom it may.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from relayd.journal.names import ACTIVE, JOURNAL, WATERMARK, SegmentKind, SegmentName, parse_segment_name
+from relayd.journal.names import ACTIVE, JOURNAL, SNAPSHOT, WATERMARK, SegmentKind, SegmentName, parse_segment_name
 from relayd.journal.real_storage import RealFile, Reserve, open_state_directory
 from relayd.journal.segment import decode_segment_header
 from relayd.journal.storage import Directory, File, ForeignFileError, Identity
@@ -70,8 +71,10 @@ def _open_journal(path: str, stack: contextlib.ExitStack) -> JournalPlace:
         journal = stack.enter_context(contextlib.closing(directory.directory(JOURNAL)))
         return JournalPlace(directory, journal)
     above = Path(directory.path).parent
-    if Path(directory.path).name == JOURNAL and (above / WATERMARK).exists():
-        return JournalPlace(stack.enter_context(contextlib.closing(open_state_directory(str(above)))), directory)
+    if Path(directory.path).name == JOURNAL:
+        relay = stack.enter_context(contextlib.closing(open_state_directory(str(above))))
+        if any(relay.stat(name) is not None for name in (WATERMARK, SNAPSHOT)):
+            return JournalPlace(relay, directory)
     if not segment_names(directory) and directory.stat(ACTIVE) is None:
         message = f"{path} is neither a relay's directory nor a journal: no segment is in it, and no `{JOURNAL}`"
         raise NotFoundError(message, NameDetail("journal", path))

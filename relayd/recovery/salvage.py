@@ -78,20 +78,23 @@ def salvage(
     be run again.
     """
     means = Means(rescued, line_of, lambda: secrets.token_bytes(16), time.time_ns() // 1_000_000)
+    if not is_relay_name(relay):
+        raise _none_such(state_dir, relay)
     with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(contextlib.closing(open_state_directory(state_dir)))
-        for name in ("relays", relay):
-            directory = stack.enter_context(contextlib.closing(_directory(directory, name, relay)))
+        try:
+            directory: Directory = open_state_directory(state_dir)
+            stack.enter_context(contextlib.closing(directory))
+            for name in ("relays", relay):
+                directory = stack.enter_context(contextlib.closing(directory.directory(name)))
+        except FileNotFoundError as error:
+            raise _none_such(state_dir, relay) from error
+        except OSError as error:
+            raise storage_error(error, f"salvaging the relay `{relay}`") from error
         return salvage_relay(directory, relay, means, tail=tail, progress=progress)
 
 
-def _directory(parent: Directory, name: str, relay: str) -> Directory:
-    try:
-        if is_relay_name(relay):
-            return parent.directory(name)
-    except FileNotFoundError:
-        pass
-    raise NotFoundError(f"no relay `{relay}` is in {parent.path}", NameDetail("relay", relay))
+def _none_such(state_dir: str, relay: str) -> NotFoundError:
+    return NotFoundError(f"no relay `{relay}` is in {state_dir}", NameDetail("relay", relay))
 
 
 def salvage_relay(

@@ -109,8 +109,10 @@ def _prove_own(found: Survey, contents: Sequence[Contents]) -> None:
 
 
 def _judge_active(found: Survey, start: Start, progress: Progress, *, tail: bool) -> ActiveContents:
-    before = max((name.last for name in found.names), default=0)
     frontier = start.frontier.ordinal if start.is_snapshot else 0
+    # A mark past the state is that of a salvage that was cut off; it tells nothing of where active.log begins.
+    names = (name for name in found.names if name.kind is not SegmentKind.LOST or name.last <= frontier)
+    before = max((name.last for name in names), default=0)
     evidence = evidence_for(found, max(before, start.base.ordinal), frontier)
     active = take_stock_of_active(found, evidence, progress, tail=tail)
     judged = active.judged

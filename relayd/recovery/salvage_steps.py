@@ -2,7 +2,8 @@
 
 Nothing is deleted: what is taken out of the journal is copied to quarantine/ before. Until active.log is replaced the
 journal holds everything it held, so a salvage that was killed plans the same again; behind that the event says what was
-given up, and only copies are left to be removed.
+given up, and only copies are left to be removed. Where the fold would have to cross what is given up, a mark of that
+span stands meanwhile: no state is past it, so every opening refuses until all is done.
 """
 
 import contextlib
@@ -83,12 +84,14 @@ class _Salvage:
         self._drop_idle()
         self._keep_copies()
         rescued_events = self._write_rescued(rescued)
+        if plan.cut is not None:
+            self._mark([plan.cut])
         self._write_base_state()
         written = self._write_parts()
         if plan.fresh:
             self._replace_active()
         # Later than active.log: while that is the old one, its first ordinal is told by the files before it.
-        self._mark_lost()
+        self._mark(plan.lost)
         self._remove()
         return Done(rescued_events, rescued if rescued_events else None, written, tuple(self._quarantined))
 
@@ -163,8 +166,8 @@ class _Salvage:
                 held.clear()
         yield bytes(held)
 
-    def _mark_lost(self) -> None:
-        for span in self._plan.lost:
+    def _mark(self, spans: Sequence[Span]) -> None:
+        for span in spans:
             name = SegmentName(SegmentKind.LOST, span.first, span.last).text
             with contextlib.suppress(FileExistsError):
                 self._journal.open(name, "create").close()
@@ -203,9 +206,15 @@ class _Salvage:
         replaced = {
             SegmentName(SegmentKind.SEALED, part[0].span.first, part[-1].span.last) for part in self._plan.parts
         }
-        for name in (*self._plan.remove, *self._plan.unmark):
+        for name in self._plan.remove:
             if name not in replaced:
                 self._journal.unlink(name.text)
+        self._journal.sync()
+        marks = set(self._plan.unmark)
+        if self._plan.cut is not None:
+            marks.add(SegmentName(SegmentKind.LOST, *self._plan.cut))
+        for name in sorted(marks):
+            self._journal.unlink(name.text)
         self._journal.sync()
 
 

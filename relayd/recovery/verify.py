@@ -5,7 +5,7 @@ relay open, the reading half of an opening is asked as well: whether it would op
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -33,9 +33,11 @@ from relayd.recovery.refusal import OpeningError
 from relayd.recovery.snapshot import read_generations
 from relayd.recovery.survey import peek_sealed, survey
 from relayd.recovery.verify_files import (
+    SMALL_FILES,
     Finding,
     Progress,
     Tally,
+    unreadable,
     verify_active_file,
     verify_lone_map,
     verify_lost_mark,
@@ -97,16 +99,16 @@ def verify_state(state_dir: str, *, progress: Progress | None = None) -> Iterato
 
 def measure_path(path: str) -> int:
     """About how many bytes `verify_path` reads at `path`. Raises OSError."""
-    whole = Path(path)
-    if not whole.is_dir():
-        return whole.stat().st_size
-    return sum(
-        entry.stat().st_size for below in (whole, whole / "journal") if below.is_dir() for entry in _files(below)
-    )
+    with open_place(path) as place:
+        if not isinstance(place, JournalPlace):
+            return place.size()
+        directories = (place.journal,) if place.relay is None else (place.relay, place.journal)
+        return sum(_size_of(directory, entry.name) for directory in directories for entry in directory.entries())
 
 
-def _files(directory: Path) -> Iterator[Path]:
-    return (entry for entry in directory.iterdir() if entry.is_file() and not entry.is_symlink())
+def _size_of(directory: Directory, name: str) -> int:
+    found = directory.stat(name) if parse_segment_name(name) is not None or name in SMALL_FILES else None
+    return 0 if found is None else found[1]
 
 
 def _verify_file(path: str, file: File, tally: Tally) -> Iterator[Finding]:
@@ -144,7 +146,8 @@ class _JournalCheck:
 
     def run(self) -> VerifyReport:
         if self._place.relay is not None:
-            self._findings += verify_small_files(self._place.relay, self._tally)
+            with self._reading("the small files"):
+                self._findings += verify_small_files(self._place.relay, self._tally)
         active = self._verify_segments()
         if active is not None:
             label = self._place.prefix + ACTIVE
@@ -167,16 +170,25 @@ class _JournalCheck:
         active: ActiveView | None = None
         for _ in range(_PASSES):
             names = segment_names(self._place.journal)
-            active = view_active(self._place, max((name.last for name in names), default=0), live=self._live)
+            with self._reading(self._place.prefix + ACTIVE):
+                active = view_active(self._place, max((name.last for name in names), default=0), live=self._live)
             names = [name for name in segment_names(self._place.journal) if name not in self._seen]
             if not names:
                 return active
             for name in names:
                 self._seen.add(name)
                 # One that is gone has been sealed or collected meanwhile.
-                with contextlib.suppress(FileNotFoundError):
+                with self._reading(self._place.prefix + name.text), contextlib.suppress(FileNotFoundError):
                     self._findings += self._verify_segment(name)
         return active
+
+    @contextlib.contextmanager
+    def _reading(self, label: str) -> Generator[None]:
+        """What the disk does not give is a finding, and the rest is read."""
+        try:
+            yield
+        except OSError as error:
+            self._findings.append(unreadable(label, error))
 
     def _verify_segment(self, name: SegmentName) -> list[Finding]:
         label = self._place.prefix + name.text

@@ -25,6 +25,8 @@ Reason = Literal["damaged", "torn", "undecided", "foreign", "later_format", "los
 HARMLESS: Final[frozenset[Reason]] = frozenset({"torn", "lost", "note"})
 """What no salvage is needed for: a torn write, a span that salvage gave up before, a file that costs nothing."""
 
+SMALL_FILES: Final = (*snapshot.GENERATIONS, ACKNOWLEDGED, SEED, WATERMARK)
+
 _SALVAGE: Final = "`relayd salvage` keeps every record that is intact; a backup may have the others"
 _REBUILT: Final = "the next opening sets it aside and goes on without it"
 _TORN: Final = "never answered; the next opening sets it aside"
@@ -231,6 +233,12 @@ def _decode_snapshot_or_seed(content: bytes) -> object:
             return decode_seed(content)
         except SeedError:
             raise error from None
+
+
+def unreadable(label: str, error: OSError) -> Finding:
+    """A file that the disk, or its permissions, keep from being read."""
+    what = f"reading it failed: {error.strerror or error}"
+    return Finding(label, "damaged", what, "mend the disk or the permissions, and read it again")
 
 
 def verify_lost_mark(name: SegmentName, label: str) -> Finding:

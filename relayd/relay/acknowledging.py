@@ -18,7 +18,10 @@ def needs_check(request: Acknowledge, acknowledgements: Acknowledgements) -> boo
         expected = "a cursor with its digest, as `recorded` and `page` give it"
         message = f"`acknowledge` goes through ordinal {request.through.ordinal} without a digest; it takes {expected}"
         raise InvalidRequestError(message, FieldDetail("through", expected))
-    return request.through.ordinal > acknowledgements.cursor_of(request.consumer).ordinal
+    own = acknowledgements.cursor_of(request.consumer)
+    if request.through == own:
+        return request.consumer not in acknowledgements.consumers
+    return request.through.ordinal >= own.ordinal
 
 
 def check_acknowledgement(

@@ -248,9 +248,23 @@ class FakeDaemon:
                 return Done(0)
             case Status():
                 return StatusResponse(
-                    "r", STORE, "idle", 0, self.latest, GENESIS, GENESIS, self.cursor(self.evicted), "checkpointed",
-                    self.consumers, 0, 0, 0, 0, id=0,
-                )  # fmt: skip
+                    relay="r",
+                    store=STORE,
+                    execution="idle",
+                    execution_since=0,
+                    latest=self.latest,
+                    acknowledged=GENESIS,
+                    retained=GENESIS,
+                    evicted=self.cursor(self.evicted),
+                    retention="checkpointed",
+                    max_active=1,
+                    consumers=self.consumers,
+                    readers=0,
+                    last_event_at=0,
+                    disk_bytes=0,
+                    journal_bytes=0,
+                    id=0,
+                )
             case Acknowledge(through=through, consumer=consumer):
                 self.consumers[consumer] = through
                 return Acknowledged(0, through, GENESIS)

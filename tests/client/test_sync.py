@@ -1,5 +1,6 @@
 """The synchronous client against a daemon on a real socket."""
 
+import contextlib
 import signal
 import socket
 import threading
@@ -394,11 +395,15 @@ def test_batches_are_pipelined(daemon, client):
 
 
 def test_an_exception_in_the_block_does_not_flush(daemon, client):
-    with pytest.raises(ZeroDivisionError), client.producer("r", "p", linger_ms=60_000) as stream:
-        daemon.hooks.append(for_kind(Record, SILENCE))
-        stream.record("k", 0)
-        stream.record("k", 1)
-        raise ZeroDivisionError
+    def break_off():
+        with client.producer("r", "p", linger_ms=60_000) as stream:
+            daemon.hooks.append(for_kind(Record, SILENCE))
+            stream.record("k", 0)
+            stream.record("k", 1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        break_off()
     client.relays()
     assert produced(daemon) == []
     assert sum(isinstance(one, Record) for one in daemon.seen) == 2, "where it stands, and the first event"
@@ -443,20 +448,25 @@ def test_a_daemon_that_restarts_in_the_middle_of_a_batch_costs_time_only(daemon,
 
 
 def test_what_cannot_be_helped_ends_the_stream(daemon, client):
-    with pytest.raises(NotFoundError), client.producer("r", "p") as stream:
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(client.producer("r", "p"))
         daemon.hooks.append(for_kind(Record, NotFoundError("gone")))
         stream.record("k", 0)
         with pytest.raises(NotFoundError):
             stream.flush()
         with pytest.raises(NotFoundError):
             stream.record("k", 1)
-        stream.flush()
+        with pytest.raises(NotFoundError):
+            stack.close()
 
 
 def test_a_second_producer_of_the_name_is_betrayed(daemon, client):
-    with pytest.raises(ConflictError), client.producer("r", "p") as stream:
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(client.producer("r", "p"))
         client.record("r", [("k", "other")], producer="p", sequence=1)
         stream.record("k", "mine")
+        with pytest.raises(ConflictError):
+            stack.close()
 
 
 def test_the_timeout_bounds_flush_and_the_stream_can_go_on(daemon):

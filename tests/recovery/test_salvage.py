@@ -281,13 +281,14 @@ def test_killed_at_every_call_it_is_run_again_and_ends_the_same(tmp_path, what, 
 
 
 @pytest.mark.parametrize("state", [0, 15])
-def test_a_killed_salvage_never_leaves_a_journal_that_opens_to_less(tmp_path, state):
+@pytest.mark.parametrize("what", ["rotated body", "active body", "active cut"])
+def test_a_killed_salvage_never_leaves_a_journal_that_opens_to_less(tmp_path, state, what):
     """Between its steps an opening refuses, or ends where the finished salvage does."""
     number = 0
     for number, faults in enumerate(each_fault(lambda n: Kill(n, after=True), changing), 1):
         files = RelayFiles(tmp_path / str(number))
         history(files, state)
-        damage_by(files, "rotated body")
+        damage_by(files, what)
         with contextlib.suppress(Killed):
             run(files, rescued=str(tmp_path / f"{number}.jsonl"), faults=faults)
         with contextlib.suppress(OpeningError):

@@ -154,6 +154,21 @@ def test_all_relays_of_a_state_directory(files):
     assert relay_files.NAME in reports[0].path
 
 
+def test_what_the_disk_does_not_give_is_told_and_the_rest_is_read(files):
+    path = files.path / ROTATED
+    path.unlink()
+    path.write_bytes(b"")
+    path.unlink()
+    path.mkdir()
+    (files.path / ACTIVE).unlink()
+    (files.path / ACTIVE).symlink_to(files.path / SEALED)
+    report = verify_path(str(files.path))
+    assert [(one.file, one.reason) for one in report.findings] == [(ACTIVE, "damaged")]
+    assert "reading it failed" in report.findings[0].what
+    assert report.refusal is not None
+    assert report.records == 6
+
+
 def test_a_marked_span_is_told_and_harmless(files):
     (files.path / SEALED).unlink()
     files.put("journal/00000000000000000001-00000000000000000006.lost", b"")

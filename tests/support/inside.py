@@ -154,7 +154,7 @@ class Client:
         self.stream = stream
         self._ids = itertools.count(1)
 
-    def send(self, op: str, **fields: object) -> int:
+    def send(self, op: str, /, **fields: object) -> int:
         request = fields.pop("id", None) or next(self._ids)
         self.stream.feed(frame({"op": op, "id": request, **fields}))
         return request
@@ -175,13 +175,20 @@ class Client:
             assert not self.stream.closed, f"the connection was closed before {request} was answered"
             await self.stream.answered.wait()
 
-    async def call(self, op: str, **fields: object) -> dict:
+    async def call(self, op: str, /, **fields: object) -> dict:
         return await self.answer(self.send(op, **fields))
 
-    async def done(self, op: str, **fields: object) -> dict:
+    async def done(self, op: str, /, **fields: object) -> dict:
         response = await self.call(op, **fields)
         assert response["re"] != "error", response
         return response
+
+    async def refusal(self, op: str, /, **fields: object) -> tuple[str, bool, object]:
+        """Code, whether sending again helps, and detail, of a request that has to be refused."""
+        response = await self.call(op, **fields)
+        assert response["re"] == "error", response
+        assert response["message"]
+        return response["code"], response["retryable"], response.get("detail")
 
     async def read_all(self, relay: str, after: object = "earliest") -> list:
         found = []
@@ -219,7 +226,7 @@ class Inside:
             structlog.wrap_logger(None, processors=[self._log], wrapper_class=structlog.BoundLogger),
             make_page_cache(settings.page_cache_bytes),
             self.files,
-            TailBudget(settings.tail_bytes_total),
+            TailBudget(settings.tails_bytes),
             now_ms=lambda: self.now_ms,
         )
         self._nursery = nursery
@@ -251,6 +258,11 @@ class Inside:
         await client.done("open", relay=name, create=True, **fields)
         return client
 
+    async def nobody_asks(self, seconds: float = 200) -> None:
+        """Time passes until every relay is closed."""
+        await trio.sleep(seconds)
+        assert not self.registry._entries
+
     def journal(self, name: str = "a") -> Path:
         return self.place / "relays" / name / "journal"
 
@@ -272,8 +284,3 @@ async def inside(
             nursery.cancel_scope.cancel()
             daemon.gate.open()
     daemon.close()
-
-
-async def settle() -> None:
-    """Everything that can go on without time has gone on."""
-    await trio.testing.wait_all_tasks_blocked()

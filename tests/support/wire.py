@@ -98,7 +98,7 @@ class Wire:
     def close(self) -> None:
         self.socket.close()
 
-    def send(self, op: str, **fields: object) -> int:
+    def send(self, op: str, /, **fields: object) -> int:
         """Sends one request."""
         request = fields.pop("id", None) or next(self._ids)
         self.socket.sendall(frame({"op": op, "id": request, **fields}))
@@ -141,11 +141,11 @@ class Wire:
         finally:
             self._answers[:0] = passed
 
-    def call(self, op: str, **fields: object) -> dict:
+    def call(self, op: str, /, **fields: object) -> dict:
         """Sends a request and waits for its answer."""
         return self.answer(self.send(op, **fields))
 
-    def done(self, op: str, **fields: object) -> dict:
+    def done(self, op: str, /, **fields: object) -> dict:
         """The same, for a request that has to succeed."""
         response = self.call(op, **fields)
         assert response["re"] != "error", response
