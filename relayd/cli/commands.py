@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, Lazy]] = {
     "salvage": Lazy("salvage", "salvage", "Make a damaged relay open again, accepting loss."),
     "backup": Lazy("backup", "backup", "Copy a relay into one file."),
     "restore": Lazy("backup", "restore", "Make a relay of a backup."),
+    "demo": Lazy("demo", "demo", "Watch a daemon being killed, and nothing being lost."),
     "config": Lazy("config", "config", "Show the daemon's settings and where they come from."),
     "completion": Lazy("completion", "completion", "Print a shell's completion script."),
     "version": Lazy("version", "version", "Print the version."),

@@ -17,16 +17,16 @@ from relayd.client.errors import ConnectionLostError, NotConnectedError
 SEGMENT_BYTES: Final = 256 * 1024
 """Far below the default, so that a few thousand lines are enough to see segments sealed."""
 _TAIL_LINES: Final = 15
+_WATCH_SECONDS: Final = 0.05
 
 
 class DemoDaemon:
     """`relayd serve` on a state directory below `place`; its log is in `place`, too."""
 
-    def __init__(self, place: Path, nursery: trio.Nursery) -> None:
+    def __init__(self, place: Path) -> None:
         self.state = place / "state"
         self.socket = str(place / "socket")
         self.log = place / "daemon.log"
-        self._nursery = nursery
         self._process: trio.Process | None = None
         self._ending: trio.Process | None = None
 
@@ -38,7 +38,6 @@ class DemoDaemon:
             self._process = await trio.lowlevel.open_process(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(), process_group=0
             )
-        self._nursery.start_soon(self._watch, self._process)
         with step("starting the daemon"):
             while not await self._answers():
                 await trio.sleep(0.01)
@@ -67,6 +66,14 @@ class DemoDaemon:
         with trio.CancelScope(shield=True):
             await self.kill()
 
+    async def watch(self) -> None:
+        """For as long as it is wanted. Raises DemoError where it ends without having been asked to."""
+        while True:
+            process = self._process
+            if process is not None and process is not self._ending and process.returncode is not None:
+                raise DemoError(f"the daemon ended by itself, with status {process.returncode}")
+            await trio.sleep(_WATCH_SECONDS)
+
     def log_tail(self) -> list[str]:
         """The last lines that it said."""
         try:
@@ -82,11 +89,6 @@ class DemoDaemon:
             *("--segment-bytes", str(SEGMENT_BYTES), "--log-format", "console"),
         ]
 
-    async def _watch(self, process: trio.Process) -> None:
-        status = await process.wait()
-        if process is not self._ending:
-            raise DemoError(f"the daemon ended by itself, with status {status}")
-
     async def _answers(self) -> bool:
         try:
             async with connect(self.socket, reconnect=False):
@@ -98,5 +100,3 @@ class DemoDaemon:
 def _environment() -> dict[str, str]:
     """The caller's, without what is meant for a daemon of the caller's own."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RELAYD_")}
-
-

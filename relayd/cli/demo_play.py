@@ -2,21 +2,28 @@
 
 import os
 import random
+import shutil
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple, cast
 
 import trio
 
 from relayd.cli.demo_daemon import DemoDaemon
 from relayd.cli.demo_program import Program
 from relayd.cli.demo_roles import RELAY, Reader, Worker
-from relayd.cli.demo_steps import STEP_SECONDS, Narrator, step, until
+from relayd.cli.demo_steps import STEP_SECONDS, DemoError, Narrator, step, until
+from relayd.protocol.errors import RelaydError
 
 CUT_OFF_AT: Final = 0.3
 BACK_AT: Final = 0.9
 """When the follower is cut off and comes back, as parts of the time that the program runs."""
+COMPILED: Final = "compiled"
+_PARENT_BYTES_MAX: Final = 70
+"""The path of a socket may have 107 bytes."""
 _ASIDE_SECONDS: Final = 0.002
 """A kill comes up to this long after a line was sent: before, in or after its write."""
 
@@ -32,7 +39,11 @@ class Kill(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What happened, for the account. `printed` is what the program printed; the readers' lines are what they got."""
+    """What happened, for the account.
+
+    `printed`: what the program printed. `read` and `followed`: the lines that the new reader and the follower got.
+    `missed`: the lines that the follower caught up with. `directory`: where it is kept.
+    """
 
     printed: bytes
     sent: int
@@ -42,6 +53,7 @@ class Outcome(NamedTuple):
     missed: int
     kills: list[Kill]
     disk_bytes: int
+    directory: Path | None = None
 
 
 class Interrupted(Exception):  # noqa: N818 - no error
@@ -52,26 +64,63 @@ class Interrupted(Exception):  # noqa: N818 - no error
         self.number = number
 
 
-async def play(place: Path, seconds: float, kills: int, narrator: Narrator) -> Outcome:
-    """Plays the demo in the directory `place`; leaves no process behind, however it ends.
+async def play(seconds: float, kills: int, narrator: Narrator, *, keep: bool) -> Outcome:
+    """Plays the demo, the program running for `seconds`.
 
-    Raises DemoError and RelaydError (in groups: other tasks run), Interrupted.
+    However it ends, it leaves no process behind, nor a directory without `keep`. Raises DemoError, and Interrupted at a
+    signal.
     """
-    with (
-        trio.open_signal_receiver(*INTERRUPTIONS) as signals,
-        (place / "printed.txt").open("w+b", buffering=0) as printed,
-    ):
-        async with trio.open_nursery() as nursery:
-            daemon = DemoDaemon(place, nursery)
-            program = Program(printed, place / "compiled")
-            nursery.start_soon(_interrupt, signals)
-            try:
-                outcome = await _Play(daemon, program, nursery, narrator).run(seconds, kills, printed, place)
-            finally:
-                await program.end()
-                await daemon.end()
-            nursery.cancel_scope.cancel()
-        return outcome
+    with trio.open_signal_receiver(*INTERRUPTIONS) as signals, _directory(narrator, keep=keep) as place:
+        daemon = DemoDaemon(place)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_interrupt, signals)
+                outcome = await _play(place, daemon, seconds, kills, narrator)
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            error = _reason(group)
+            if isinstance(error, RelaydError | DemoError):
+                raise DemoError(str(error), daemon.log_tail()) from error
+            raise error from None
+        return outcome._replace(directory=place if keep else None)
+
+
+@contextmanager
+def _directory(narrator: Narrator, *, keep: bool) -> Generator[Path]:
+    parent = tempfile.gettempdir()
+    if len(os.fsencode(parent)) > _PARENT_BYTES_MAX:
+        parent = "/tmp"  # noqa: S108 - what mkdtemp makes there is this user's alone
+    place = Path(tempfile.mkdtemp(prefix="relayd-demo-", dir=parent))
+    try:
+        yield place
+    except BaseException:
+        if keep:
+            narrator.tell(f"kept: {place}")
+        raise
+    finally:
+        shutil.rmtree(place / COMPILED if keep else place, ignore_errors=True)
+
+
+async def _play(place: Path, daemon: DemoDaemon, seconds: float, kills: int, narrator: Narrator) -> Outcome:
+    with (place / "printed.txt").open("w+b", buffering=0) as printed:
+        program = Program(printed, place / COMPILED)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(daemon.watch)
+                outcome = await _Play(daemon, program, nursery, narrator).run(seconds, kills)
+                nursery.cancel_scope.cancel()
+        finally:
+            await program.end()
+            await daemon.end()
+        return outcome._replace(printed=_content(printed))
+
+
+def _reason(error: BaseException) -> BaseException:
+    """What ended the play, of all that the tasks raised: a signal, if there was one."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    reasons = [_reason(one) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions]
+    return next((one for one in reasons if isinstance(one, Interrupted)), reasons[0])
 
 
 async def _interrupt(signals: AsyncIterator[int]) -> None:
@@ -92,9 +141,9 @@ class _Play:
         self._kills: list[Kill] = []
         self._missed = 0
 
-    async def run(self, seconds: float, kills: int, printed: BinaryIO, place: Path) -> Outcome:
-        """All scenes, in order."""
-        await self._begin(place)
+    async def run(self, seconds: float, kills: int) -> Outcome:
+        """All scenes, in order. What the program printed is for the caller to add."""
+        await self._begin()
         async with trio.open_nursery() as talking:
             talking.start_soon(self._narrator.show, self._standing)
             began = trio.current_time()
@@ -107,7 +156,7 @@ class _Play:
         reader = await self._read_afresh()
         await self._daemon.stop()
         return Outcome(
-            _content(printed),
+            b"",
             self._worker.sent,
             self._worker.answered,
             reader.lines,
@@ -130,8 +179,8 @@ class _Play:
         worker = self._worker
         return f"{worker.sent} lines printed, {worker.answered} answered, the follower has {len(self._follower.lines)}"
 
-    async def _begin(self, place: Path) -> None:
-        self._tell(f"a daemon starts in {place}")
+    async def _begin(self) -> None:
+        self._tell(f"a daemon starts in {self._daemon.state.parent}")
         took = await self._daemon.start()
         self._tell(f"it serves, after {took:.2f} s")
         self._tell(f"a program runs: python -m compileall -f, all of {self._program.library}")
@@ -201,7 +250,9 @@ class _Play:
         with step("reading everything", 2 * STEP_SECONDS):
             await reader.read_all()
         took = trio.current_time() - at
-        self._tell(f"killed and started once more: a new reader has all {reader.through.ordinal} events in {took:.2f} s")
+        self._tell(
+            f"killed and started once more: a new reader has all {reader.through.ordinal} events in {took:.2f} s"
+        )
         return reader
 
 
@@ -213,5 +264,3 @@ def _content(file: BinaryIO) -> bytes:
 def _disk_bytes(relay: Path) -> int:
     """The sizes of all files of a relay, as the system tells them."""
     return sum((Path(root) / name).stat().st_size for root, _, names in os.walk(relay) for name in names)
-
-

@@ -1,7 +1,7 @@
 """How the demo talks about its steps, bounds them, and ends one that fails."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -15,7 +15,11 @@ _LOOK_SECONDS: Final = 0.002
 
 
 class DemoError(Exception):
-    """A step of the demo failed; the message says which, and how."""
+    """A step of the demo failed; the message says which, and how. `log`: the end of the daemon's log."""
+
+    def __init__(self, message: str, log: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.log = log
 
 
 class Narrator:

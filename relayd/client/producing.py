@@ -187,7 +187,8 @@ class Producing:
             size = len(gathering) - start
             if size > self._body_bytes_max:
                 self._check_size(size)
-            if type(data) not in _SCALARS and not (type(data) is dict and _is_flat(data)):
+            kind_of_data = type(data)
+            if kind_of_data not in _SCALARS and not (kind_of_data is dict and _is_flat(data)):
                 _check(data)
         except BaseException as error:
             del gathering[start:]

@@ -188,7 +188,9 @@ class _JournalCheck:
         try:
             yield
         except OSError as error:
-            self._findings.append(unreadable(label, error))
+            finding = unreadable(label, error)
+            if finding not in self._findings:
+                self._findings.append(finding)
 
     def _verify_segment(self, name: SegmentName) -> list[Finding]:
         label = self._place.prefix + name.text

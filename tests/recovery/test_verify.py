@@ -157,8 +157,6 @@ def test_all_relays_of_a_state_directory(files):
 def test_what_the_disk_does_not_give_is_told_and_the_rest_is_read(files):
     path = files.path / ROTATED
     path.unlink()
-    path.write_bytes(b"")
-    path.unlink()
     path.mkdir()
     (files.path / ACTIVE).unlink()
     (files.path / ACTIVE).symlink_to(files.path / SEALED)
