@@ -87,6 +87,7 @@ def _head(status: RelayStatus) -> BackupHead:
         latest=status.latest,
         made_at_ms=time.time_ns() // 1_000_000,
         retention=status.retention,
+        max_active=status.max_active,
         floor=status.floor,
         consumers=status.consumers,
     )

@@ -39,7 +39,7 @@ class DemoDaemon:
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(), process_group=0
             )
         with step("starting the daemon"):
-            while not await self._answers():
+            while not await self._answers():  # noqa: ASYNC110 - another process tells nobody
                 await trio.sleep(0.01)
         return time.monotonic() - began
 

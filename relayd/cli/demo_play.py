@@ -46,7 +46,6 @@ class Outcome(NamedTuple):
     """
 
     printed: bytes
-    sent: int
     answered: int
     read: list[bytes]
     followed: list[bytes]
@@ -157,7 +156,6 @@ class _Play:
         await self._daemon.stop()
         return Outcome(
             b"",
-            self._worker.sent,
             self._worker.answered,
             reader.lines,
             self._follower.lines,

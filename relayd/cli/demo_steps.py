@@ -61,5 +61,5 @@ def step(what: str, seconds: float = STEP_SECONDS) -> Generator[None]:
 
 async def until(happened: Callable[[], bool]) -> None:
     """Waits for something that another task or process does."""
-    while not happened():
+    while not happened():  # noqa: ASYNC110 - much of it happens in other processes
         await trio.sleep(_LOOK_SECONDS)

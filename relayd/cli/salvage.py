@@ -62,8 +62,8 @@ class SalvageDocument(msgspec.Struct):
 def salvage(state: str, relay: str, *, tail: bool, rescued: str | None, as_json: bool) -> int:
     """Make a damaged relay open again, accepting loss. RELAY lies in the state directory STATE.
 
-    Everything intact is kept, nothing is deleted: damaged files go to the relay's quarantine/. The daemon may run; it
-    opens the relay again when that is next used. Look first with `relayd verify`; a backup may be the better way.
+    Everything intact is kept, nothing is deleted: damaged files go to the relay's quarantine/. The daemon may run;
+    `relayd open RELAY` has it try the relay again. Look first with `relayd verify`; a backup may be the better way.
 
     \b
     $ relayd salvage /var/lib/relayd build

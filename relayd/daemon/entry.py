@@ -146,8 +146,9 @@ class Entry:
             await self._open_and_serve()
 
     def _may_try_again(self) -> bool:
-        failed = isinstance(self.refused, OpeningError) and self.refused.reason == "storage_failed"
-        return failed and trio.current_time() >= self._refused_at + REOPEN_SECONDS
+        detail = self.refused.detail if self.refused is not None else None
+        passing = isinstance(detail, UnavailableDetail) and detail.reason in ("storage_failed", "locked")
+        return passing and trio.current_time() >= self._refused_at + REOPEN_SECONDS
 
     async def _open_and_serve(self) -> None:
         try:

@@ -177,8 +177,13 @@ class _Attempt:
         return frozenset(ids)
 
     def _is_stale(self, content: bytes, verdict: Verdict) -> bool:
-        """Whether everything active.log ever held is at or below the other files' end."""
+        """Whether everything active.log ever held is at or below the other files' end.
+
+        One that was synced past its last whole group, or may have been, may have held more: that is no stale copy.
+        """
         if verdict.last > self._layout.end or verdict.header is None:
+            return False
+        if verdict.proof > verdict.x or verdict.word == "undecidable":
             return False
         behind = find_group_headers(content, verdict.x, verdict.header.segment)
         return all(header.first + header.count - 1 <= self._layout.end for header in behind)

@@ -1,9 +1,12 @@
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
+from relayd.client.aclient import connect
 from relayd.client.backoff import Backoff
+from relayd.client.sync import Client
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -27,3 +30,24 @@ def daemon(tmp_path):
 @pytest.fixture(params=["trio", "asyncio"])
 def backend(request):
     return request.param
+
+
+@pytest.fixture
+def client(daemon):
+    with Client(daemon.path, client="test") as one:
+        yield one
+
+
+@pytest.fixture
+def run(daemon, backend):
+    """Runs an async function with a connected client, within ten seconds."""
+
+    def start(function, **settings):
+        async def main():
+            with anyio.fail_after(10):
+                async with connect(daemon.path, **settings) as client:
+                    return await function(client)
+
+        return anyio.run(main, backend=backend)
+
+    return start

@@ -73,6 +73,33 @@ def record_bytes(ordinal: int, kind: str, data: object, command_id=None, produce
     return struct.pack("<IQ16s", len(body), ordinal, digest) + body, digest
 
 
+def ordinals(found) -> list[int]:
+    """The ordinals of events."""
+    return [event.ordinal for event in found]
+
+
+def once(answer: Answer) -> Hook:
+    """A hook that answers the next request, whatever it is."""
+    return lambda _request: answer
+
+
+def for_kind(kind: type[Request], answer: Answer, *, number: int = 1) -> Hook:
+    """A hook that answers the request of a kind that comes as the `number`th from now."""
+    left = number
+
+    def hook(request: Request) -> Answer:
+        nonlocal left
+        left -= isinstance(request, kind)
+        return answer if isinstance(request, kind) and left == 0 else None
+
+    return hook
+
+
+def produced(daemon: "FakeDaemon") -> list[object]:
+    """What was recorded, as data: each once and in order is what a producer owes."""
+    return [msgspec.msgpack.decode(record[28:])[2] for record in daemon.records]
+
+
 class FakeDaemon:
     """One relay, `r`. `hooks` are asked about each request but hello, the first one first, until one is used up.
 
