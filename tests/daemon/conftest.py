@@ -14,7 +14,7 @@ def place():
 
 
 @pytest.fixture
-async def daemon(place, autojump_clock):
+async def daemon(place):
     """A daemon in memory: no threads, no sockets, no real time."""
     async with inside(place) as running:
         yield running

@@ -2,8 +2,10 @@
 
 import msgspec
 import pytest
-from support.inside import inside
+from support.inside import inside, run_virtually
 from support.wire import GENESIS, records
+
+pytestmark = pytest.mark.trio(run=run_virtually)
 
 PRODUCER = "build-7"
 
@@ -299,7 +301,7 @@ async def test_a_cursor_that_is_no_place_in_this_history_is_refused(daemon):
 
 
 @pytest.mark.parametrize(
-    "after", [None, "newest", [], [1], [1, b"short"], [-1, None], [2**64, None], ["1", None], {"consumer": ""}, 5, {}]
+    "after", [None, "newest", [], [1, b"short"], [-1, None], [2**64, None], ["1", None], {"consumer": ""}, 5, {}]
 )
 async def test_a_malformed_position_is_refused_and_never_read_as_a_fresh_start(daemon, after):
     client = await daemon.relay()
@@ -344,7 +346,7 @@ async def test_an_acknowledgement_needs_the_right_digest(daemon):
     assert (await client.done("status", relay="a"))["consumers"] == {}
 
 
-async def test_a_consumer_more_than_the_bound_is_overloaded_until_one_is_forgotten(place, autojump_clock):
+async def test_a_consumer_more_than_the_bound_is_overloaded_until_one_is_forgotten(place):
     async with inside(place, consumers=2) as daemon:
         client = await daemon.relay()
         through = (await client.done("record", relay="a", events=[["x"]]))["through"]

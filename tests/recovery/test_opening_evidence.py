@@ -121,3 +121,14 @@ def test_a_single_damaged_generation_of_a_collected_relay_is_lost_with_its_state
     disk.put(snapshot=snapshot(5)[:-1], snapshot_previous=snapshot(4, base=2))
     assert seen(disk.look()) == state(5)
     disk.put(snapshot=b"bad", snapshot_previous=b"bad").refused("snapshot_lost")
+
+
+def test_an_active_log_that_was_synced_past_its_last_whole_group_is_no_stale_copy(disk):
+    """All it still shows is in the sealed file; its watermark says that more was answered, which is not set aside."""
+    disk.put_segments({name(1, 3, ".log.zst"): sealed(1, 3, segment=OTHER_SEGMENT)})
+    disk.active(WHOLE[:SECOND], marked=LAST).put(snapshot=snapshot(3)).refused("journal_conflict")
+
+
+def test_a_stale_active_log_with_an_end_that_cannot_be_judged_is_not_set_aside(disk):
+    disk.put_segments({name(1, 3, ".log.zst"): sealed(1, 3, segment=OTHER_SEGMENT)})
+    disk.active(WHOLE[:SECOND] + b"\x01" * 600).put(snapshot=snapshot(3)).refused("journal_conflict")

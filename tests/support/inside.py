@@ -14,6 +14,7 @@ import structlog
 import trio
 from support.faults import Faults
 from support.wire import cut_frames, frame, records
+from trio.testing import MockClock
 
 from relayd.daemon.environment import Environment, FileWork
 from relayd.daemon.registry import Registry
@@ -25,6 +26,11 @@ from relayd.journal.pages import make_page_cache
 from relayd.journal.real_storage import open_state_directory
 
 ROOM = 1 << 40
+
+
+def run_virtually(function: Callable, *, clock: trio.abc.Clock | None = None, instruments: Sequence = ()) -> object:
+    """Runs a test under a clock that jumps when nothing else is left to do: `pytest.mark.trio(run=run_virtually)`."""
+    return trio.run(function, clock=clock or MockClock(autojump_threshold=0), instruments=instruments)
 
 
 class Gate:
