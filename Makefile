@@ -4,7 +4,8 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 STATE ?= $(CURDIR)/.relayd/state
-SOCKET ?= $(CURDIR)/.relayd/sock
+# A socket's path has at most 107 bytes; a checkout that lies deeper has it elsewhere.
+SOCKET ?= $(shell path='$(CURDIR)/.relayd/sock'; [ $$(expr length "$$path") -le 107 ] || path=/tmp/relayd-$$(id -u)/sock; echo "$$path")
 WORKERS ?= 2
 TESTS ?= tests
 
@@ -20,9 +21,9 @@ $(READY): pyproject.toml scripts/make_venv.sh
 	@touch $@
 
 run: setup ## serve in the foreground, state and socket below .relayd/
-	@mkdir -p $(dir $(SOCKET)) && chmod 700 $(dir $(SOCKET))
-	@scripts/what_next.sh $(CURDIR)/$(BIN) $(SOCKET)
-	@exec $(BIN)/relayd serve --state $(STATE) --socket $(SOCKET)
+	@mkdir -p -m 700 "$$(dirname '$(SOCKET)')"
+	@scripts/what_next.sh '$(CURDIR)/$(BIN)' '$(SOCKET)'
+	@exec $(BIN)/relayd serve --state '$(STATE)' --socket '$(SOCKET)'
 
 test: lint ## everything that must hold: lint, types, rooms, tests
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)

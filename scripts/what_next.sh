@@ -4,10 +4,11 @@ bin=$1 socket=$2
 cat <<END
 relayd serves at $socket until ^C. In another terminal:
 
-  export RELAYD_SOCKET=$socket PATH=$bin:\$PATH
+  export RELAYD_SOCKET="$socket" PATH="$bin:\$PATH"
   seq 5 | relayd record tour --create       # five lines, each on disk before it counts
   relayd follow tour                        # everything from the start, then live; ^C ends it
   relayd status tour
+  relayd demo                               # a daemon of its own, killed again and again; nothing lost
 
 Record more from a third terminal and watch it arrive. Stop the daemon here, even with kill -9, and
 start it again with \`make run\`: the follower reconnects and misses nothing.

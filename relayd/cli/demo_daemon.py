@@ -14,7 +14,7 @@ from relayd.cli.demo_steps import DemoError, step
 from relayd.client.aclient import connect
 from relayd.client.errors import ConnectionLostError, NotConnectedError
 
-SEGMENT_BYTES: Final = 256 * 1024
+SEGMENT_BYTES: Final = 64 * 1024
 """Far below the default, so that a few thousand lines are enough to see segments sealed."""
 _TAIL_LINES: Final = 15
 _WATCH_SECONDS: Final = 0.05

@@ -90,7 +90,8 @@ def print_account(account: DemoDocument) -> None:
         print_data("The lines were not read in the order in which they were printed.")
     ratio = account.disk_bytes / account.raw_bytes if account.raw_bytes else 0
     sizes = f"{format_bytes(account.disk_bytes)} on disk for {format_bytes(account.raw_bytes)} printed ({ratio:.2f}x)"
-    print_data(f"{sizes}; {len(account.kills)} kills with lines on their way; {account.seconds:.1f} s")
+    kills = "1 kill" if len(account.kills) == 1 else f"{len(account.kills)} kills"
+    print_data(f"{sizes}; {kills} with lines on their way; {account.seconds:.1f} s")
     if account.directory is not None:
         print_data(f"kept: {account.directory}")
 

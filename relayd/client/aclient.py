@@ -274,6 +274,7 @@ class AsyncClient:
                     self._fail(error)
                     return None
             else:
+                self._backoff.reset()
                 self._link = link
                 self._tell()
                 return link

@@ -4,7 +4,6 @@ A page is whole records (docs/reference/journal.md, "Record"). Each ordinal and 
 decoded only when looked at, because most readers look at few.
 """
 
-import hashlib
 import struct
 from typing import Final, Literal, NamedTuple
 
@@ -12,12 +11,19 @@ import msgspec
 
 from relayd.client.errors import ProtocolViolationError
 from relayd.protocol.cursor import Cursor, Span
-from relayd.protocol.event import RECORD_HEADER, RECORD_HEADER_BYTES, Body, Producer, RecordError, decode_body
+from relayd.protocol.event import (
+    DIGEST_BASE,
+    RECORD_HEADER,
+    RECORD_HEADER_BYTES,
+    Body,
+    Producer,
+    RecordError,
+    decode_body,
+)
 from relayd.protocol.event import verify_records as find_fault
 from relayd.protocol.limits import EVENT_BODY_BYTES_MAX
 from relayd.protocol.messages import Page, Position, RelayStatus
 
-_digest_base: Final = hashlib.blake2b(digest_size=16, person=b"relayd.event.v1")
 _decode_data: Final = msgspec.msgpack.Decoder().decode
 
 
@@ -160,7 +166,7 @@ def verify_events(records: bytes, after: int) -> list[Event]:
     # like, the plain reading of the same rule names.
     unpack = RECORD_HEADER.unpack_from
     header_bytes, body_bytes_max = RECORD_HEADER_BYTES, EVENT_BODY_BYTES_MAX
-    copy_base = _digest_base.copy
+    copy_base = DIGEST_BASE.copy
     events: list[Event] = []
     add = events.append
     offset, end, expected = 0, len(records), after

@@ -258,6 +258,7 @@ class Client:
                 if not error.retryable:
                     raise
             else:
+                self._backoff.reset()
                 return self._link
 
     def _deadline(self, call: Call[R]) -> Deadline:

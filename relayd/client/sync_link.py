@@ -21,10 +21,10 @@ RECEIVE_BYTES: Final = 256 * 1024
 class Deadline:
     """A moment of the monotonic clock, or never."""
 
-    __slots__ = ("_at", "_seconds")
+    __slots__ = ("_at", "seconds")
 
     def __init__(self, seconds: float | None) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self._at = None if seconds is None else time.monotonic() + seconds
 
     def left_ms(self) -> int | None:
@@ -34,7 +34,7 @@ class Deadline:
         left = self._at - time.monotonic()
         if left <= 0:
             raise NoAnswerError(
-                f"the daemon did not answer within {self._seconds:g} s; what was asked for may be done all the same"
+                f"the daemon did not answer within {self.seconds:g} s; what was asked for may be done all the same"
             )
         return int(left * 1000) + 1
 
@@ -58,10 +58,11 @@ class Link:
         self._answers: dict[int, AnyResponse] = {}
         self.closed = False
         deadline = deadline.at_most(WELCOME_SECONDS_MAX)
+        seconds = deadline.seconds or WELCOME_SECONDS_MAX
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             # A listener whose queue is full makes connect block; everything later waits by poll.
-            self._socket.settimeout(WELCOME_SECONDS_MAX)
+            self._socket.settimeout(seconds)
             self._socket.connect(path)
             self._socket.setblocking(False)
             self._poll = select.poll()
@@ -73,7 +74,7 @@ class Link:
             raise cannot_reach(path, error) from error
         except NoAnswerError:
             self.close()
-            raise silent(path, WELCOME_SECONDS_MAX) from None
+            raise silent(path, seconds) from None
         except BaseException:
             self.close()
             raise

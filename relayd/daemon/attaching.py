@@ -29,7 +29,8 @@ REPLANS_MAX: Final = 8
 class Reading:
     """One `attach` on its way; `found` is the digest at its cursor, once it is known.
 
-    With `status`, the page ends where that was taken; `again` takes it anew for one that has waited.
+    With `status`, the page ends where that was taken; `again` takes it anew for one that has waited. `postponed`: there
+    is something for it to read, but its connection does not take what it is owed.
     """
 
     request: Attach
@@ -37,10 +38,11 @@ class Reading:
     cursor: Cursor
     deadline_at: float
     status: RelayStatus | None = None
-    again: Callable[[float], None] | None = None
+    again: "Callable[[Reading], None] | None" = None
     found: bytes | None = None
     lost: Span | None = None
     deadline: Deadline | None = None
+    postponed: bool = False
 
 
 @dataclass
@@ -69,18 +71,16 @@ class Attaching:
 
     def attach(self, request: Attach, reply: Reply) -> None:
         """Answers `request`, now or when there is something to answer. Raises RelaydError to refuse it."""
+        self._serve(self.begin(request, reply))
+
+    def begin(self, request: Attach, reply: Reply) -> Reading:
+        """A reading at the position that `request` stands for now."""
         deadline_at = trio.current_time() + request.wait_ms / 1000
-        self._begin(Reading(request, reply, self._position(request), deadline_at))
+        return Reading(request, reply, self._position(request), deadline_at)
 
-    def attach_with_status(
-        self, request: Attach, reply: Reply, status: RelayStatus, deadline_at: float, again: Callable[[float], None]
-    ) -> None:
-        """The same, up to the frontier of `status`, which is durable; `again` is called when a wait ends."""
-        self._begin(Reading(request, reply, self._position(request), deadline_at, status, again))
-
-    def _begin(self, reading: Reading) -> None:
-        if reading.request.after == "earliest" and reading.cursor.ordinal > 0:
-            reading.lost = Span(1, reading.cursor.ordinal)
+    def attach_with_status(self, reading: Reading, status: RelayStatus) -> None:
+        """Answers a reading up to the frontier of `status`, which is durable. Raises RelaydError to refuse it."""
+        reading.status = status
         self._serve(reading)
 
     def _history(self, reading: Reading) -> History:
@@ -97,9 +97,23 @@ class Attaching:
             return
         synced = self._memory.synced.ordinal
         for reading in list(self._waiting):
-            if reading.cursor.ordinal < synced and not reading.reply.connection.congested:
-                self._no_longer_waits(reading)
-                self._resume(reading)
+            if reading.cursor.ordinal < synced:
+                self._resume_or_postpone(reading)
+
+    def _resume_or_postpone(self, reading: Reading) -> None:
+        """A page for a client that does not take what it is owed is not even made, until it does."""
+        connection = reading.reply.connection
+        if not connection.congested:
+            self._no_longer_waits(reading)
+            self._resume(reading)
+        elif not reading.postponed:
+            reading.postponed = True
+            connection.when_taken(lambda: self._no_longer_postponed(reading))
+
+    def _no_longer_postponed(self, reading: Reading) -> None:
+        reading.postponed = False
+        if reading in self._waiting:
+            self._resume_or_postpone(reading)
 
     def end(self, error: RelaydError) -> None:
         """Nobody waits any longer, nor from now on."""
@@ -121,6 +135,10 @@ class Attaching:
 
     def _serve(self, reading: Reading) -> None:
         """Answers from memory, waits, or goes to the files. Raises RelaydError to refuse."""
+        if reading.reply.over:
+            return
+        if reading.request.after == "earliest":
+            self._pass_over_gone(reading)
         memory, cursor, history = self._memory, reading.cursor, self._history(reading)
         if reading.found is None:
             reading.found = memory.digest_of(cursor.ordinal)
@@ -144,6 +162,12 @@ class Attaching:
                     self._start_files(reading)
                 else:
                     self._answer(reading, page, verified=decision.verified)
+
+    def _pass_over_gone(self, reading: Reading) -> None:
+        """`earliest` is always served: from behind what is gone by now."""
+        base = self._memory.base
+        if base.ordinal > 0 and base.ordinal >= reading.cursor.ordinal:
+            reading.cursor, reading.found, reading.lost = base, None, Span(1, base.ordinal)
 
     def _serve_live(self, reading: Reading, decision: Live) -> None:
         """Nothing to send: waits for more, where the reader said so."""
@@ -170,7 +194,7 @@ class Attaching:
     def _resume(self, reading: Reading) -> None:
         """Its wait is over: it is answered, or waits on where nothing came and time is left."""
         if reading.again is not None:
-            reading.again(reading.deadline_at)
+            reading.again(reading)
         else:
             self._answered(reading, self._serve)
 
@@ -269,6 +293,8 @@ class Attaching:
                 reading.lost = Span(1 if reading.lost else decision.lost.first, decision.lost.last)
                 reading.cursor = decision.resume
                 self._answer(reading, b"", verified=False)
+            case Gap() if decision.reason == "evicted" and reading.request.after == "earliest":
+                self._serve(reading)
             case Gap():
                 raise gap_error(decision, reading.cursor)
             case Live() | Replay():

@@ -6,6 +6,7 @@ and a frame that does not come to an end, or no hello, ends it.
 
 import math
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import trio
@@ -77,6 +78,7 @@ class Connection:
         self._progress = trio.Event()
         self._blocked = trio.Event()
         self._receiving = trio.CancelScope()
+        self._when_taken: list[Callable[[], None]] = []
         self.waiting = 0
         self.reads = 0
         self.client = ""
@@ -91,6 +93,10 @@ class Connection:
     def congested(self) -> bool:
         """Whether what it is owed is not taken."""
         return self._unsent > CONGESTED_BYTES
+
+    def when_taken(self, call: Callable[[], None]) -> None:
+        """Calls `call` once it is no longer congested, unless it ends first."""
+        self._when_taken.append(call)
 
     @property
     def in_flight(self) -> int:
@@ -125,6 +131,7 @@ class Connection:
         for reply in replies:
             reply.abandon()
         self._outgoing.clear()
+        self._when_taken.clear()
         self._count_unsent(-self._unsent)
         self._progress.set()
         self._blocked.set()
@@ -303,6 +310,10 @@ class Connection:
             sent -= len(first)
             outgoing.popleft()
         self._progress.set()
+        if self._when_taken and not self.congested:
+            calls, self._when_taken = self._when_taken, []
+            for call in calls:
+                call()
 
     async def _send_blocked(self) -> None:
         """Goes on sending when the client takes bytes again."""

@@ -13,30 +13,35 @@ _MANY: Final = 1024
 class Deadline:
     """One call in the future; `cancel` makes it never come."""
 
-    __slots__ = ("at", "call")
+    __slots__ = ("_deadlines", "at", "call")
 
-    def __init__(self, at: float, call: Callable[[], None]) -> None:
+    def __init__(self, deadlines: "Deadlines", at: float, call: Callable[[], None]) -> None:
+        self._deadlines = deadlines
         self.at = at
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
         """Takes the call back; nothing happens where it came already."""
-        self.call = None
+        if self.call is not None:
+            self.call = None
+            self._deadlines.cancelled += 1
 
     def __lt__(self, other: "Deadline") -> bool:
         return self.at < other.at
 
 
 class Deadlines:
-    """A heap of deadlines on Trio's clock, served by the one task that runs `run`."""
+    """A heap of deadlines on Trio's clock, served by the one task that runs `run`. `cancelled`: those still in it."""
 
     def __init__(self) -> None:
+        self.cancelled = 0
         self._heap: list[Deadline] = []
         self._changed = trio.Event()
 
     def after(self, seconds: float, call: Callable[[], None]) -> Deadline:
         """Calls `call` in `seconds`. It must not raise, and not wait."""
-        deadline = Deadline(trio.current_time() + seconds, call)
+        self._drop_cancelled()
+        deadline = Deadline(self, trio.current_time() + seconds, call)
         heapq.heappush(self._heap, deadline)
         if self._heap[0] is deadline:
             self._changed.set()
@@ -54,18 +59,18 @@ class Deadlines:
     def _serve_due(self, now: float) -> bool:
         came = False
         while self._heap and self._heap[0].at <= now:
-            call = heapq.heappop(self._heap).call
-            if call is not None:
+            deadline = heapq.heappop(self._heap)
+            call, deadline.call = deadline.call, None
+            if call is None:
+                self.cancelled -= 1
+            else:
                 came = True
                 call()
-        self._drop_cancelled()
         return came
 
     def _drop_cancelled(self) -> None:
         """A reader that is answered early leaves its deadline behind; many of them are not kept."""
-        heap = self._heap
-        while heap and heap[0].call is None:
-            heapq.heappop(heap)
-        if len(heap) > _MANY and sum(deadline.call is None for deadline in heap) > len(heap) // 2:
-            self._heap = [deadline for deadline in heap if deadline.call is not None]
+        if self.cancelled > max(_MANY, len(self._heap) // 2):
+            self._heap = [deadline for deadline in self._heap if deadline.call is not None]
             heapq.heapify(self._heap)
+            self.cancelled = 0

@@ -23,6 +23,10 @@ class Answering(Protocol):
         """Whether what it is owed is not taken."""
         ...
 
+    def when_taken(self, call: Callable[[], None]) -> None:
+        """Calls `call` once it is no longer congested, unless it ends first."""
+        ...
+
     def respond(self, reply: "Reply", response: AnyResponse) -> None:
         """Sends the answer; the request is no longer in flight."""
         ...
@@ -32,20 +36,23 @@ class Reply:
     """One request in flight, answered exactly once; `size` is its frame's bytes.
 
     While it waits (a long poll, a held record), `take_back` ends the waiting; there is none while it does not.
+    `over`: the client took it back, or is gone; what is still on its way to it is dropped.
     """
 
-    __slots__ = ("_take_back", "connection", "id", "size")
+    __slots__ = ("_take_back", "connection", "id", "over", "size")
 
     def __init__(self, connection: Answering, request: int, size: int) -> None:
         self.connection = connection
         self.id = request
         self.size = size
+        self.over = False
         self._take_back: Callable[[], None] | None = None
 
     def answer(self, response: AnyResponse) -> None:
-        """Answers it."""
-        self._no_longer_waits()
-        self.connection.respond(self, response)
+        """Answers it, unless it is over."""
+        if not self.over:
+            self._no_longer_waits()
+            self.connection.respond(self, response)
 
     def refuse(self, error: RelaydError) -> None:
         """Answers it with an error."""
@@ -70,11 +77,13 @@ class Reply:
         if take_back is not None:
             take_back()
             self.refuse(RequestCancelledError("the client took this request back; nothing was done for it"))
+            self.over = True
 
     def abandon(self) -> None:
         """Its connection is gone: what waits for it ends, and nobody is answered."""
         take_back = self._take_back
         self._no_longer_waits()
+        self.over = True
         if take_back is not None:
             take_back()
 

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 import trio
 
-from relayd.daemon.attaching import Attaching
+from relayd.daemon.attaching import Attaching, Reading
 from relayd.daemon.environment import Environment
 from relayd.daemon.memory import RelayMemory
 from relayd.daemon.reply import Reply
@@ -46,16 +46,13 @@ class StatusReporter:
 
     def attach(self, request: Attach, reply: Reply) -> None:
         """Answers with a page and the state at one frontier."""
-        self._attach(request, reply, trio.current_time() + request.wait_ms / 1000)
+        reading = self._owner.attaching.begin(request, reply)
+        reading.again = self._attach
+        self._attach(reading)
 
-    def _attach(self, request: Attach, reply: Reply, deadline_at: float) -> None:
-        def again(deadline_at: float) -> None:
-            self._attach(request, reply, deadline_at)
-
-        def answer(status: RelayStatus) -> None:
-            self._owner.attaching.attach_with_status(request, reply, status, deadline_at, again)
-
-        self._begin(reply, answer)
+    def _attach(self, reading: Reading) -> None:
+        """Takes the status anew; what is read still begins where the reading stands."""
+        self._begin(reading.reply, lambda status: self._owner.attaching.attach_with_status(reading, status))
 
     def _begin(self, reply: Reply, answer: Callable[[RelayStatus], None]) -> None:
         status = self._capture()

@@ -27,7 +27,8 @@ Buffer = bytes | bytearray | memoryview
 
 _ORDINAL: Final = struct.Struct("<Q")
 _LENGTH: Final = struct.Struct("<I")
-_digest_base: Final = hashlib.blake2b(digest_size=16, person=b"relayd.event.v1")
+DIGEST_BASE: Final = hashlib.blake2b(digest_size=16, person=b"relayd.event.v1")
+"""The digest of nothing yet: a copy of it is updated with ordinal and body."""
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -96,7 +97,7 @@ def decode_body(body: Buffer) -> Body:
 
 def digest_of(ordinal: int, body: Buffer) -> bytes:
     """The digest of the event at `ordinal` with the stored `body`."""
-    hashing = _digest_base.copy()
+    hashing = DIGEST_BASE.copy()
     hashing.update(_ORDINAL.pack(ordinal))
     hashing.update(body)
     return hashing.digest()
@@ -106,7 +107,7 @@ def encode_records(first: int, bodies: list[bytes]) -> tuple[bytes, bytes]:
     """Whole records for `bodies`, at the ordinals from `first` on, and the last one's digest."""
     parts: list[bytes] = []
     digest = b""
-    base, pack, pack_ordinal = _digest_base, RECORD_HEADER.pack, _ORDINAL.pack
+    base, pack, pack_ordinal = DIGEST_BASE, RECORD_HEADER.pack, _ORDINAL.pack
     for ordinal, body in enumerate(bodies, first):
         hashing = base.copy()
         hashing.update(pack_ordinal(ordinal) + body)

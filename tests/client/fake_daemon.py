@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import msgspec
 
 from relayd.protocol.cursor import Cursor
@@ -98,6 +100,11 @@ def for_kind(kind: type[Request], answer: Answer, *, number: int = 1) -> Hook:
 def produced(daemon: "FakeDaemon") -> list[object]:
     """What was recorded, as data: each once and in order is what a producer owes."""
     return [msgspec.msgpack.decode(record[28:])[2] for record in daemon.records]
+
+
+async def until(daemon: "FakeDaemon", condition: Callable[[], bool]) -> None:
+    """Lets an async client go on until something is so at the daemon's."""
+    await anyio.to_thread.run_sync(daemon.wait_for, condition)
 
 
 class FakeDaemon:

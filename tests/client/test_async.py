@@ -4,7 +4,7 @@ import threading
 
 import anyio
 import pytest
-from fake_daemon import CUT, SILENCE, STOPPING, STORE, for_kind, once, ordinals
+from fake_daemon import CUT, SILENCE, STOPPING, STORE, for_kind, once, ordinals, until
 
 from relayd.client.aclient import connect
 from relayd.client.errors import ConnectionLostError, NotConnectedError, ProtocolViolationError
@@ -14,14 +14,10 @@ from relayd.protocol.errors import (
     DesynchronizedError,
     IncompatibleProtocolError,
     NotFoundError,
+    OverloadedError,
     StorageFailedError,
 )
 from relayd.protocol.messages import Attach, CancelRequest, Done, Record
-
-
-async def until(daemon, condition):
-    """Lets the client go on until something is so at the daemon's."""
-    await anyio.to_thread.run_sync(daemon.wait_for, condition)
 
 
 def test_each_operation_asks_and_answers(daemon, run):
@@ -283,6 +279,33 @@ def test_it_follows_live_through_everything(daemon, run):
     run(main)
 
 
+@pytest.mark.parametrize("failure", [CUT, STOPPING, OverloadedError("x")], ids=["cut", "stop", "full"])
+def test_a_page_that_was_asked_for_ahead_is_asked_for_again(daemon, run, failure):
+    async def main(client):
+        for number in range(9):
+            daemon.append("k", number)
+        daemon.page_events = 3
+        daemon.hooks.append(for_kind(Attach, failure, number=2))
+        daemon.hooks.append(for_kind(Attach, failure, number=1))
+        assert [event.data async for event in client.follow("r", live=False)] == list(range(9))
+
+    run(main)
+
+
+def test_without_reconnect_a_page_asked_for_ahead_is_lost_with_its_connection(daemon, run):
+    async def main(client):
+        for number in range(9):
+            daemon.append("k", number)
+        daemon.page_events = 3
+        daemon.hooks.append(for_kind(Attach, CUT, number=2))
+        pages = client.pages("r", live=False)
+        await pages.__anext__()
+        with pytest.raises(ConnectionLostError):
+            await pages.__anext__()
+
+    run(main, reconnect=False)
+
+
 def test_an_iterator_that_was_cancelled_goes_on_where_it_was(daemon, run):
     async def main(client):
         for number in range(40):
@@ -326,7 +349,7 @@ def test_the_same_damage_twice_is_raised(daemon, run):
         for number in range(4):
             daemon.append("k", number)
         damage = daemon.desynchronized("unreadable", daemon.cursor(1), (2, 3))
-        daemon.hooks.extend([for_kind(Attach, damage)] * 2)
+        daemon.hooks.extend([for_kind(Attach, damage), for_kind(Attach, damage)])
         following = client.follow("r", daemon.cursor(1))
         assert await following.__anext__() == Gap("unreadable", Span(2, 3), Cursor(3))
         with pytest.raises(DesynchronizedError):

@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from fake_daemon import CUT, SILENCE, STOPPING, for_kind, produced
+from fake_daemon import CUT, SILENCE, STOPPING, for_kind, produced, until
 
 from relayd.client.errors import ConnectionLostError
 from relayd.protocol.errors import (

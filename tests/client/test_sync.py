@@ -327,6 +327,27 @@ def test_it_asks_again_after_what_time_lifts(daemon, client):
     assert ordinals(client.follow("r", live=False)) == [1]
 
 
+@pytest.mark.parametrize("failure", [CUT, STOPPING, OverloadedError("x")], ids=["cut", "stop", "full"])
+def test_a_page_that_was_asked_for_ahead_is_asked_for_again(daemon, client, failure):
+    for number in range(9):
+        daemon.append("k", number)
+    daemon.page_events = 3
+    daemon.hooks.append(for_kind(Attach, failure, number=2))
+    daemon.hooks.append(for_kind(Attach, failure, number=1))
+    assert [event.data for event in client.follow("r", live=False)] == list(range(9))
+
+
+def test_between_pages_the_connection_may_end(daemon, client):
+    for number in range(9):
+        daemon.append("k", number)
+    daemon.page_events = 3
+    seen = []
+    for page in client.pages("r", live=False):
+        client._link.close()
+        seen += [event.data for event in page.events]
+    assert seen == list(range(9))
+
+
 def test_without_reconnect_it_does_not(daemon):
     with Client(daemon.path, reconnect=False) as client:
         daemon.hooks.append(once(OverloadedError("x")))

@@ -1,9 +1,25 @@
 """A daemon in memory under virtual time, and real ones in processes of their own."""
 
+import inspect
+from pathlib import Path
+
 import pytest
-import trio.testing
 from support.daemon import Daemon, short_place
-from support.inside import inside
+from support.inside import inside, run_virtually
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Asynchronous tests in this directory run under virtual time, but those that ask for `real_time`."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and inspect.iscoroutinefunction(item.obj) and "real_time" not in item.fixturenames:
+            item.add_marker(pytest.mark.trio(run=run_virtually), append=False)
+
+
+@pytest.fixture
+def real_time():
+    """This test has threads, which virtual time would run ahead of."""
 
 
 @pytest.fixture
@@ -32,9 +48,3 @@ def process(place):
     yield start
     for each in made:
         each.end()
-
-
-@pytest.fixture
-def settle():
-    """Everything that can go on without time has gone on."""
-    return trio.testing.wait_all_tasks_blocked

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from relayd.cli.run import EXIT_CODES
@@ -10,7 +11,17 @@ from relayd.client import errors as client_errors
 from relayd.protocol.errors import ERRORS, RelaydError
 from relayd.protocol.events_page import events_page
 from relayd.protocol.kinds import KINDS
-from relayd.protocol.messages import AnyRequest
+from relayd.protocol.messages import (
+    Acknowledged,
+    AnyRequest,
+    Limits,
+    Opened,
+    Page,
+    Recorded,
+    RelayEntry,
+    RelayStatus,
+    Welcome,
+)
 from relayd.recovery.refusal import Reason
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference"
@@ -60,6 +71,25 @@ def test_the_reasons_to_refuse_an_opening_are_on_the_page_of_the_journal():
 def test_the_table_of_operations_has_each_operation():
     said = [row[0].strip("`") for row in rows((REFERENCE / "protocol.md").read_text(), "Operations")]
     assert sorted(said) == sorted(request.__struct_config__.tag for request in AnyRequest.__args__)
+
+
+@pytest.mark.parametrize("request_type", AnyRequest.__args__, ids=lambda kind: kind.__struct_config__.tag)
+def test_the_row_of_an_operation_has_its_fields_and_no_others(request_type):
+    table = {row[0].strip("`"): row[1] for row in rows((REFERENCE / "protocol.md").read_text(), "Operations")}
+    cell = re.sub(r": (\[\[.*?\]…\]|[^,]*(, `[^,]*)*)", "", table[request_type.__struct_config__.tag])
+    said = {name: "?" in name for name in re.split(r", ", cell) if name != "–"}
+    fields = {
+        field.name + "?" * (not field.required): not field.required for field in msgspec.structs.fields(request_type)
+    }
+    fields.pop("id")
+    assert said == fields
+
+
+@pytest.mark.parametrize("kind", [RelayStatus, Limits, RelayEntry, Recorded, Page, Welcome, Opened, Acknowledged])
+def test_every_field_of_a_response_is_on_the_page_of_the_protocol(kind):
+    page = (REFERENCE / "protocol.md").read_text()
+    names = [field.name for field in msgspec.structs.fields(kind)]
+    assert [name for name in names if not re.search(rf"[{{ \[`]{name}\b", page)] == []
 
 
 @pytest.mark.parametrize("code", sorted(EXIT_CODES.values()))

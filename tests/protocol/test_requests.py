@@ -118,7 +118,9 @@ OPTIONAL = {
     "asker", "author", "worker", "create", "retention", "max_active", "events", "producer", "sequence", "oversize",
     "wait_ms", "max_bytes", "status",
 }  # fmt: skip
-FIELDS = [(op, field) for op, (wire, _) in WHOLE.items() if "," not in op for field in wire if field not in ("op", "id")]
+FIELDS = [
+    (op, field) for op, (wire, _) in WHOLE.items() if "," not in op for field in wire if field not in ("op", "id")
+]
 
 
 @pytest.mark.parametrize(("op", "field"), [at for at in FIELDS if at[1] in OPTIONAL and at[0] != "await_acknowledged"])
@@ -148,7 +150,7 @@ def refusal_of(frame: bytes) -> tuple[int, str, str]:
 REQUIRED = [
     (op, field)
     for op, field in FIELDS
-    if field not in OPTIONAL and (op, field) != ("acknowledge", "consumer") or op == "await_acknowledged"
+    if (field not in OPTIONAL and (op, field) != ("acknowledge", "consumer")) or op == "await_acknowledged"
 ]
 
 
@@ -163,7 +165,7 @@ def test_a_required_field_that_is_missing_is_named(op, field, form):
 @pytest.mark.parametrize("op", [op for op in WHOLE if "," not in op])
 @pytest.mark.parametrize("field", ["unknown", "re", "ID", "relay ", ""])
 def test_an_unknown_field_is_refused_and_named(op, field):
-    assert refusal_of(pack({**WHOLE[op][0], field: 1})) == (7, field or "frame", "no such field")
+    assert refusal_of(pack({**WHOLE[op][0], field: 1})) == (7, field, "no such field")
 
 
 def test_an_unknown_field_inside_a_position_is_refused():
@@ -254,7 +256,20 @@ def test_a_relay_name_of_the_grammar_is_taken(name):
     assert parse_request(pack(req("status", relay=name))).relay == name
 
 
-UNPRINTABLE = [" ", "   ", "\u00a0", "a\n", "\ta", "a\x00b", "a\x7f", "\u200b", "a\u2028b", "\ufeffa", "\ue000", "\u3000"]
+UNPRINTABLE = [
+    " ",
+    "   ",
+    "\u00a0",
+    "a\n",
+    "\ta",
+    "a\x00b",
+    "a\x7f",
+    "\u200b",
+    "a\u2028b",
+    "\ufeffa",
+    "\ue000",
+    "\u3000",
+]
 IDENTITIES = [
     (req("hello", versions=[1], client="c"), "client"),
     (req("hello", versions=[1], client="c"), "asker"),

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from support.strict_msgpack import read
 
 from relayd.protocol import messages
 from relayd.protocol.cursor import Cursor
@@ -9,7 +10,6 @@ from relayd.protocol.errors import ErrorResponse, InternalError
 from relayd.protocol.frame import LENGTH_BYTES, encode_frame
 from relayd.protocol.kinds import RetentionBytes
 from relayd.protocol.parse import parse_response
-from support.strict_msgpack import read
 
 pack = msgspec.msgpack.encode
 DIGEST = bytes(range(16))
@@ -78,9 +78,7 @@ WHOLE = {
     ),
     "an unknown producer": (res("recorded"), messages.Recorded(7)),
     "page": (
-        res(
-            "page", records=b"abc", count=1, through=CURSOR, latest=CURSOR, verified=True, gap={"first": 1, "last": 2}
-        ),
+        res("page", records=b"abc", count=1, through=CURSOR, latest=CURSOR, verified=True, gap={"first": 1, "last": 2}),
         messages.Page(7, b"abc", 1, AT, AT, True, messages.LostSpan(1, 2)),
     ),
     "an empty page": (

@@ -6,10 +6,10 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.strict_msgpack import UnacceptableError, read
 
 from relayd.protocol.errors import InvalidRequestError
 from relayd.protocol.value import decode_value
-from support.strict_msgpack import Unacceptable, read
 
 BRISK = settings(max_examples=200, derandomize=True, deadline=None)
 
@@ -113,7 +113,7 @@ def test_a_value_that_has_one_meaning_is_taken(encoded):
 
 @pytest.mark.parametrize("encoded", BAD.values(), ids=BAD.keys())
 def test_a_value_that_has_no_json_form_or_two_meanings_is_refused(encoded):
-    with pytest.raises(Unacceptable):
+    with pytest.raises(UnacceptableError):
         read(encoded)
     with pytest.raises(InvalidRequestError) as refusal:
         decode_value(encoded)
@@ -175,8 +175,11 @@ def _length(size: int, small: int | None, room: int, wide: list[tuple[int, int]]
     return st.sampled_from(ways)
 
 
+TEXTS = st.text(max_size=4)
+
+
 @st.composite
-def strings(draw, text=st.text(max_size=4)):
+def strings(draw, text=TEXTS):
     content = draw(text).encode()
     return draw(_length(len(content), 0xA0, 32, [(0xD9, 1), (0xDA, 2), (0xDB, 4)])) + content
 
@@ -230,10 +233,10 @@ DOUBTFUL = st.recursive(
 
 
 def agree(encoded: bytes) -> None:
-    """relayd takes what the other reader takes, as the same value, and refuses the rest."""
+    """Relayd takes what the other reader takes, as the same value, and refuses the rest."""
     try:
         expected = read(encoded)
-    except Unacceptable:
+    except UnacceptableError:
         with pytest.raises(InvalidRequestError):
             decode_value(encoded)
     else:

@@ -29,7 +29,7 @@ ROOM = 1 << 40
 
 
 def run_virtually(function: Callable, *, clock: trio.abc.Clock | None = None, instruments: Sequence = ()) -> object:
-    """Runs a test under a clock that jumps when nothing else is left to do: `pytest.mark.trio(run=run_virtually)`."""
+    """As trio.run, under a clock that jumps when nothing else is left to do."""
     return trio.run(function, clock=clock or MockClock(autojump_threshold=0), instruments=instruments)
 
 

@@ -5,15 +5,15 @@ import struct
 LEVELS = 64
 
 
-class Unacceptable(Exception):
+class UnacceptableError(Exception):
     """The bytes are no value that a frame may hold."""
 
 
 def read(data: bytes) -> object:
-    """The one value of `data`. Raises Unacceptable."""
+    """The one value of `data`. Raises UnacceptableError."""
     value, end = _value(data, 0, 1)
     if end != len(data):
-        raise Unacceptable("bytes after the value")
+        raise UnacceptableError("bytes after the value")
     return value
 
 
@@ -36,7 +36,7 @@ def _value(data: bytes, at: int, level: int) -> tuple[object, int]:
         content = bytes(_take(data, at, length))
         return (_text(content) if kind == "str" else content), at + length
     if level > LEVELS:
-        raise Unacceptable("too deep")
+        raise UnacceptableError("too deep")
     return _array(data, at, length, level) if kind == "array" else _map(data, at, length, level)
 
 
@@ -50,7 +50,7 @@ def _header(data: bytes, first: int, at: int) -> tuple[str, int, int]:
     sized = {0xC4: ("bin", 1), 0xC5: ("bin", 2), 0xC6: ("bin", 4), 0xD9: ("str", 1), 0xDA: ("str", 2)}
     sized |= {0xDB: ("str", 4), 0xDC: ("array", 2), 0xDD: ("array", 4), 0xDE: ("map", 2), 0xDF: ("map", 4)}
     if first not in sized:
-        raise Unacceptable(f"byte {first:#x} begins nothing that is taken")
+        raise UnacceptableError(f"byte {first:#x} begins nothing that is taken")
     kind, size = sized[first]
     return kind, int.from_bytes(_take(data, at, size), "big"), at + size
 
@@ -68,9 +68,9 @@ def _map(data: bytes, at: int, length: int, level: int) -> tuple[dict, int]:
     for _ in range(length):
         key, at = _value(data, at, level + 1)
         if not isinstance(key, str):
-            raise Unacceptable("a key that is no string")
+            raise UnacceptableError("a key that is no string")
         if key in fields:
-            raise Unacceptable("a key twice")
+            raise UnacceptableError("a key twice")
         fields[key], at = _value(data, at, level + 1)
     return fields, at
 
@@ -79,10 +79,10 @@ def _text(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise Unacceptable("no UTF-8") from None
+        raise UnacceptableError("no UTF-8") from None
 
 
 def _take(data: bytes, at: int, size: int) -> bytes:
     if len(data) < at + size:
-        raise Unacceptable("cut short")
+        raise UnacceptableError("cut short")
     return data[at : at + size]
