@@ -1,6 +1,7 @@
 """MessagePack's tokens, for what a decoder does not tell: keys that come twice, and the id of a frame it refuses."""
 # ruff: noqa: PLR2004 - the first bytes of MessagePack's tokens are their own names
 
+import re
 from typing import Final
 
 from relayd.protocol.limits import REQUEST_ID_MAX
@@ -20,21 +21,54 @@ _ID_KEYS: Final = (b"\xa2id", b"\xd9\x02id", b"\xda\x00\x02id", b"\xdb\x00\x00\x
 _UNSIGNED: Final = range(0xCC, 0xD0)
 _SIGNED: Final = range(0xD0, 0xD4)
 
-ID_TOKENS_MAX: Final = 10_000
-"""How far into a refused frame its id is looked for: the search is no work to be given to a daemon."""
+TOKENS_MAX: Final = 10_000
+"""How far into a refused frame its id or a key is looked for: the search is no work to be given to a daemon."""
 
+# Scalars and short strings and binaries in any encoding, as many as follow each other: passed over together, in C.
+_SHORT: Final = range(1, 0x20)
+_PASSED_OVER: Final = re.compile(
+    b"(?:"
+    + b"|".join(
+        (
+            rb"[\x00-\x7f\xc0\xc2\xc3\xe0-\xff\xa0]+",
+            rb"[\xcc\xd0].",
+            rb"[\xcd\xd1].{2}",
+            rb"[\xca\xce\xd2].{4}",
+            rb"[\xcb\xcf\xd3].{8}",
+            *(b"%c.{%d}" % (0xA0 + size, size) for size in _SHORT),
+            rb"(?:[\xc4\xd9]|[\xc5\xda]\x00|[\xc6\xdb]\x00\x00\x00)"
+            rb"(?:\x00|" + b"|".join(b"%c.{%d}" % (size, size) for size in _SHORT) + b")",
+        )
+    )
+    + b")*+",
+    re.DOTALL,
+)
 
 # Where a token's content starts, its bytes, how many members a container says it has (a map's keys count), whether it
 # is a map. A plain tuple: a frame has many.
 _Token = tuple[int, int, int, bool]
 
 
+def count_keys(encoded: bytes) -> int:
+    """How many keys all maps of `encoded`, one whole value, say they have together; equal ones count each time."""
+    count, offset, end = 0, 0, len(encoded)
+    while True:
+        passed_over = _PASSED_OVER.match(encoded, offset)
+        offset = passed_over.end() if passed_over else offset
+        if offset == end:
+            return count
+        start, size, members, is_map = _token(encoded, offset)
+        offset = start + size
+        if is_map:
+            count += members // 2
+
+
 def repeated_key(encoded: bytes) -> bytes | None:
-    """A key that comes twice in one map of `encoded`: a whole value, whose keys are all strings. None: no key does."""
+    """A key that comes twice in one map of `encoded`, one whole value; None where the search did not come to it."""
     # One level of the stack: members still to come, and the keys so far (None in an array).
     stack: list[tuple[int, set[bytes] | None]] = []
     offset = 0
-    while True:
+    for _ in range(TOKENS_MAX):
         remaining, keys = stack.pop() if stack else (1, None)
         start, size, members, is_map = _token(encoded, offset)
         offset = start + size
@@ -48,7 +82,8 @@ def repeated_key(encoded: bytes) -> bytes | None:
         if members:
             stack.append((members, set() if is_map else None))
         if not stack:
-            return None
+            break
+    return None
 
 
 def readable_id(frame: bytes) -> int:
@@ -59,7 +94,7 @@ def readable_id(frame: bytes) -> int:
             return 0
         # Tokens still to come before the next member of the frame's map, and whether that is the value of `id`.
         pending, is_id = 0, False
-        for _ in range(ID_TOKENS_MAX):
+        for _ in range(TOKENS_MAX):
             if not pending:
                 if not members:
                     return 0

@@ -1,8 +1,8 @@
 """Which MessagePack is taken: what has one meaning and a JSON form (docs/reference/protocol.md, "Frames").
 
 The decoder keeps the last of two equal keys in silence, takes keys that are no strings, and extensions. So: encoding
-again what was decoded gives the same bytes unless a key came twice or an encoding was odd (rare: only then the bytes
-are walked), and the decoded value is walked level by level for key types, extensions and depth.
+again what was decoded gives the same bytes unless a key came twice or an encoding was odd (rare: only then the keys are
+counted), and the decoded value is walked level by level for key types, extensions and depth.
 """
 
 from collections.abc import Collection, Iterable
@@ -12,7 +12,7 @@ import msgspec
 
 from relayd.protocol.errors import FieldDetail, InvalidRequestError
 from relayd.protocol.limits import NESTING_MAX
-from relayd.protocol.tokens import repeated_key
+from relayd.protocol.tokens import count_keys, repeated_key
 
 Value = None | bool | int | float | str | bytes | list["Value"] | dict[str, "Value"]
 
@@ -38,11 +38,10 @@ def decode_value(encoded: bytes) -> Value:
     except (msgspec.DecodeError, ValueError, TypeError, OverflowError) as error:
         raise _refusal("one whole MessagePack value", f"the bytes do not decode as MessagePack: {error}") from None
     check_value(value)
-    if not same:
+    if not same and count_keys(encoded) != _count_held(value):
         key = repeated_key(encoded)
-        if key is not None:
-            name = key.decode("utf-8", "backslashreplace")[:100]
-            raise _refusal("each key once", f"a map has the key `{name}` twice; each key may come once")
+        name = "a key" if key is None else f"the key `{key.decode('utf-8', 'backslashreplace')[:100]}`"
+        raise _refusal("each key once", f"a map has {name} twice; each key may come once")
     return value
 
 
@@ -67,6 +66,17 @@ def check_value(value: object) -> None:
             if not _SCALARS.issuperset(map(type, members)):
                 below += _containers(members)
         level = below
+
+
+def _count_held(value: object) -> int:
+    """How many keys the maps of a decoded value have together."""
+    count = 0
+    level = _containers([value])
+    while level:
+        count += sum(len(container) for container in level if type(container) is dict)
+        members = (container.values() if type(container) is dict else container for container in level)
+        level = _containers(member for some in members for member in some if type(member) not in _SCALARS)
+    return count
 
 
 def _containers(members: Iterable[object]) -> list["_Container"]:

@@ -83,7 +83,7 @@ class FakeClient:
     def status(self, relay):
         return RelayStatus(
             relay=relay, store=self.store, execution="idle", execution_since=1_700_000_000_000, latest=self.latest,
-            acknowledged=Cursor(2, bytes(16)), retained=GENESIS, evicted=GENESIS, retention="checkpointed",
+            acknowledged=Cursor(2, bytes(16)), retained=GENESIS, evicted=GENESIS, retention="checkpointed", max_active=1,
             consumers={"archive": Cursor(2, bytes(16))}, readers=1, last_event_at=1_700_000_000_123, disk_bytes=4096,
             journal_bytes=2048,
         )  # fmt: skip

@@ -29,13 +29,13 @@ def test_a_malformed_cursor_is_none(text):
 
 HEX = "8b4d2ab5a1a01dd8ff1a90a06c6b2ed6"
 MORE = [
-    "1-" + HEX + "\n", "1-" + HEX + " ", " 1-" + HEX, "1--" + HEX, "1 -" + HEX, "1- " + HEX, "-" + HEX, HEX, "01-" + HEX,
-    "1-" + HEX.replace("8", "8", 1), "1-" + "\u0661" * 32, "\uff11", "²", "1e3", "1,000", "18446744073709551616-" + HEX,
-    "0000000000000000000", "1\x00", "\x001", "1\u2028", "latest", "earliest", "null", "1-" + HEX + "-" + HEX, "1-0x" + HEX[2:],
+    "1-" + HEX + "\n", "1-" + HEX + " ", " 1-" + HEX, "1--" + HEX, "1 -" + HEX, "1- " + HEX, "-" + HEX, HEX,
+    "01-" + HEX, "1-" + HEX + "-" + HEX, "1-0x" + HEX[2:], "1-" + "\u0661" * 32, "18446744073709551616-" + HEX,
+    "\uff11", "²", "1e3", "1,000", "0000000000000000000", "1\x00", "\x001", "1\u2028", "latest", "earliest", "null",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", [text for text in MORE if text != "1-" + HEX], ids=ascii)
+@pytest.mark.parametrize("text", MORE, ids=ascii)
 def test_nothing_else_is_read_as_a_cursor(text):
     assert parse_cursor(text) is None
 

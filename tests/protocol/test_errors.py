@@ -131,9 +131,9 @@ def test_unknown_fields_of_a_detail_are_passed_over(code, kind, retryable, detai
     assert (type(error), error.detail) == (kind, detail)
 
 
-@pytest.mark.parametrize(("code", "kind", "retryable", "detail", "wire"), CODES, ids=IDS)
+@pytest.mark.parametrize(("code", "kind"), [row[:2] for row in CODES], ids=IDS)
 @pytest.mark.parametrize("odd", [{}, [], 5, "text", {"field": 5, "reason": 5, "limit_bytes": "x"}, {"what": None}])
-def test_a_detail_that_is_not_its_codes_is_passed_over_and_the_error_stands(code, kind, retryable, detail, wire, odd):
+def test_a_detail_that_is_not_its_codes_is_passed_over_and_the_error_stands(code, kind, odd):
     error = wire_error(code, odd)
     assert type(error) is kind
     assert error.detail is None or isinstance(error.detail, kind.detail_type)

@@ -321,8 +321,8 @@ def test_a_frame_that_is_no_map_with_op_and_id_is_refused_under_id_0(frame):
 
 
 OPERATIONS = {
-    "acknowledge", "attach", "await_acknowledged", "cancel_request", "delete_relay", "forget_consumer", "hello", "leave",
-    "open", "record", "relays", "status",
+    "acknowledge", "attach", "await_acknowledged", "cancel_request", "delete_relay", "forget_consumer", "hello",
+    "leave", "open", "record", "relays", "status",
 }  # fmt: skip
 
 

@@ -126,6 +126,32 @@ def test_a_refusal_names_the_key_that_came_twice():
         decode_value(b"\x82\xa4text\x01\xd9\x04text\x02")
 
 
+MANY = {
+    "fixints": b"\x05" * 20_000,
+    "integers of 8 bits": b"\xcc\x05" * 20_000,
+    "integers of 16 bits": b"\xd1\x00\x81" * 20_000,
+    "floats of 32 bits": b"\xca\x80\xa1a\x81" * 20_000,
+    "floats of 64 bits": b"\xcb\x3f\x80\xa1a\x81\xa1a\x81" * 20_000,
+    "short strings": b"\xa3\x7fa\x05" * 20_000,
+    "strings of 31 bytes": b"\xbf" + b"\x0a" * 31 + (b"\xbf" + b"a" * 31) * 19_999,
+    "empty strings as str8": b"\xd9\x00" * 20_000,
+    "strings as str16": b"\xda\x00\x02a\x01" * 20_000,
+    "binaries as bin32": b"\xc6\x00\x00\x00\x02\x81\x82" * 20_000,
+    "binaries of 40 bytes": (b"\xc4\x28" + b"\x81" * 40) * 20_000,
+    "nils and booleans": b"\xc0\xc2" * 10_000,
+}
+
+
+@pytest.mark.parametrize("many", MANY.values(), ids=MANY.keys())
+def test_a_key_that_comes_twice_is_found_behind_20000_values_of_any_encoding(many):
+    array = b"\xdc\x4e\x20" + many
+    once = b"\x84\xa1a\xcc\x01\xa1b" + array + b"\xa1c" + array + b"\xa1d\x81\xa1a\x01"
+    assert len(decode_value(once)["c"]) == 20_000
+    with pytest.raises(InvalidRequestError) as refusal:
+        decode_value(once[:-4] + b"\x82\xa1a\x01\xa1a\x01")
+    assert refusal.value.detail.expected == "each key once"
+
+
 @pytest.mark.parametrize("special", [NAN, struct.pack(">d", math.inf), struct.pack(">d", -math.inf)])
 def test_nan_and_infinities_are_data(special):
     assert struct.pack(">d", decode_value(b"\xcb" + special)) == special
@@ -194,9 +220,16 @@ def binaries(draw):
 def integers(draw):
     form, low, high = draw(
         st.sampled_from(
-            [("B", 0, 0xFF), ("H", 0, 0xFFFF), ("I", 0, 2**32 - 1), ("Q", 0, 2**64 - 1)]
-            + [("b", -(2**7), 2**7 - 1), ("h", -(2**15), 2**15 - 1), ("i", -(2**31), 2**31 - 1)]
-            + [("q", -(2**63), 2**63 - 1)]
+            [
+                ("B", 0, 0xFF),
+                ("H", 0, 0xFFFF),
+                ("I", 0, 2**32 - 1),
+                ("Q", 0, 2**64 - 1),
+                ("b", -(2**7), 2**7 - 1),
+                ("h", -(2**15), 2**15 - 1),
+                ("i", -(2**31), 2**31 - 1),
+                ("q", -(2**63), 2**63 - 1),
+            ]
         )
     )
     return bytes([0xCC + "BHIQbhiq".index(form)]) + struct.pack(">" + form, draw(st.integers(low, high)))
