@@ -11,6 +11,8 @@ MIB: Final = 1024 * KIB
 
 FRAME_BYTES_MAX: Final = 8 * MIB
 NESTING_MAX: Final = 64
+CONTAINERS_MAX: Final = 524_288
+"""Maps and arrays of a frame: each costs a decoder some eighty times the byte it may be written with."""
 
 EVENT_BODY_BYTES_MAX: Final = 2 * MIB
 COMMAND_BYTES_MAX: Final = 1 * MIB

@@ -4,7 +4,7 @@
 import re
 from typing import Final
 
-from relayd.protocol.limits import REQUEST_ID_MAX
+from relayd.protocol.limits import CONTAINERS_MAX, REQUEST_ID_MAX
 
 # Content bytes by first byte: nil and booleans, floats, integers, extensions of a fixed size (with their type).
 _FIXED_BYTES: Final = (
@@ -47,6 +47,33 @@ _PASSED_OVER: Final = re.compile(
 # Where a token's content starts, its bytes, how many members a container says it has (a map's keys count), whether it
 # is a map. A plain tuple: a frame has many.
 _Token = tuple[int, int, int, bool]
+
+
+_CONTAINERS: Final = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))
+
+
+def holds_too_many_containers(encoded: bytes) -> bool:
+    """Whether `encoded` says it has more maps and arrays than a frame may; told without decoding, and in little time.
+
+    False where it is no MessagePack: that is the decoder's to say.
+    """
+    if len(encoded) - len(encoded.translate(None, _CONTAINERS)) <= CONTAINERS_MAX:
+        # No more bytes than that could begin one. Nearly every frame ends here.
+        return False
+    count, offset, end = 0, 0, len(encoded)
+    try:
+        while count <= CONTAINERS_MAX:
+            passed_over = _PASSED_OVER.match(encoded, offset)
+            offset = passed_over.end() if passed_over else offset
+            if offset >= end:
+                return False
+            first = encoded[offset]
+            start, size, _, _ = _token(encoded, offset)
+            offset = start + size
+            count += first in _CONTAINERS
+    except (IndexError, KeyError):
+        return False
+    return True
 
 
 def count_keys(encoded: bytes) -> int:

@@ -11,8 +11,8 @@ from typing import Final, cast
 import msgspec
 
 from relayd.protocol.errors import FieldDetail, InvalidRequestError
-from relayd.protocol.limits import NESTING_MAX
-from relayd.protocol.tokens import count_keys, repeated_key
+from relayd.protocol.limits import CONTAINERS_MAX, NESTING_MAX
+from relayd.protocol.tokens import count_keys, holds_too_many_containers, repeated_key
 
 Value = None | bool | int | float | str | bytes | list["Value"] | dict[str, "Value"]
 
@@ -28,8 +28,11 @@ def decode_value(encoded: bytes) -> Value:
     """Decodes one whole value, the strict way; a frame's map is level 1.
 
     Raises InvalidRequestError for bytes that are no MessagePack or go on after the value, a key that came twice or is
-    no string, an extension (timestamps too), and nesting over 64.
+    no string, an extension (timestamps too), nesting over 64, and more maps and arrays than a frame may hold.
     """
+    if len(encoded) > CONTAINERS_MAX and holds_too_many_containers(encoded):
+        expected = f"at most {CONTAINERS_MAX} maps and arrays"
+        raise _refusal(expected, f"it holds more than {CONTAINERS_MAX} maps and arrays; send fewer at once")
     try:
         value: Value = _decode(encoded)
         same = _encode(value) == encoded

@@ -1,12 +1,12 @@
 """Relays opening, closing, and going, each on its own (docs/internals/architecture.md, "The life of a recorded event")."""
 
+import fcntl
 import os
 
 import pytest
 import trio
 from support.faults import Faults
 from support.inside import inside
-from support.oracle import read_journal
 from trio.testing import wait_all_tasks_blocked
 
 
@@ -112,7 +112,7 @@ async def test_a_relay_that_does_not_open_is_unavailable_and_the_others_serve(da
     for op, fields in (("status", {}), ("record", {"events": [["x"]]}), ("attach", {"after": "earliest"}), ("open", {})):
         code, retryable, detail = await client.refusal(op, relay="bad", **fields)
         assert (code, retryable, detail["reason"]) == ("unavailable", False, "journal_corrupt")
-        assert (detail["file"], detail["offset"]) == ("journal/active.log", 48)
+        assert (detail["file"].endswith("relays/bad/journal/active.log"), detail["offset"]) == (True, 48)
         assert "salvage" in detail["hint"]
     assert active.read_bytes() == content
     assert (await client.done("record", relay="good", events=[["x"]]))["first"] == 2
@@ -126,8 +126,6 @@ async def test_a_relay_that_does_not_open_is_unavailable_and_the_others_serve(da
 
 
 async def test_a_relay_that_another_process_has_locked_is_unavailable_until_it_is_given_back(daemon):
-    import fcntl
-
     client = await daemon.relay()
     await daemon.nobody_asks()
     held = os.open(daemon.place / "relays/a", os.O_RDONLY)
@@ -163,7 +161,6 @@ async def test_a_relay_taken_away_while_open_is_removed_within_one_group_and_not
     for answer in [await client.answer(request) for request in requests] + [await reader.answer(waiting)]:
         assert (answer["code"], answer["retryable"]) == ("relay_removed", False)
     if how == "moved":
-        assert 3 not in read_journal(aside / "journal") or True
         assert (await client.refusal("status", relay="a"))[0] == "not_found"
         aside.rename(relay)
         assert (await client.done("record", relay="a", events=[["z"]]))["first"] >= 3
@@ -265,6 +262,7 @@ async def test_relays_that_were_not_closed_cleanly_open_in_the_background_a_few_
             await wait_all_tasks_blocked()
             assert daemon.gate.reached == ["open"] * 4
             daemon.gate.open()
+        await wait_all_tasks_blocked()
         assert len(daemon.said("relay_opened")) == 12
         await daemon.nobody_asks()
         assert all((place / "relays" / f"r{number}" / "idle").exists() for number in range(12))
@@ -286,7 +284,7 @@ async def test_a_start_opens_none_of_thousands_of_closed_relays(place):
         assert not daemon.registry._entries
         assert not daemon.said("relay_opened")
         assert len(faults.log) <= 2 + 3 * 2000
-        assert not [call for call in faults.log if call.name in ("open read", "read", "lock", "entries") and "r" in call.target[:1] and call.target != "relays"]
+        assert {call.name for call in faults.log} == {"entries", "directory", "stat"}
         client = await daemon.connect()
         assert (await client.done("status", relay="r0"))["latest"][0] == 2
         assert len((await client.done("relays"))["relays"]) == 2000

@@ -380,6 +380,7 @@ READABLE = {
     "the id of a map inside": (b"\x82\xa1x\x81\xa2id\x09\xa2id\xc1", 0),
     "a map inside, then the id": (b"\x83\xa1x\x82\xa2id\x09\xa1y\x91\x90\xa2id\x07\xa1z\xc1", 7),
     "a map32": (b"\xdf\x00\x00\x00\x02\xa2id\x07\xa1x\xc1", 7),
+    "no id in a map with a byte after it": (b"\x81\xa1x\x01\xc0", 0),
     "an array": (b"\x92\xa2id\x07\xc1", 0),
 }
 

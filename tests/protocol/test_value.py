@@ -2,6 +2,7 @@
 
 import math
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -299,3 +300,40 @@ def test_a_value_with_one_byte_changed_is_judged_as_by_the_other_reader(encoded,
 @BRISK
 def test_any_bytes_are_judged_as_by_the_other_reader(encoded):
     agree(encoded)
+
+
+CONTAINERS = 524_288
+MANY = {"empty maps": b"\x80", "empty arrays": b"\x90", "maps in odd clothes": b"\xde\x00\x00"}
+
+
+@pytest.mark.parametrize("one", MANY.values(), ids=MANY)
+def test_as_many_containers_as_a_frame_may_hold_are_taken(one):
+    members = CONTAINERS - 1
+    assert len(decode_value(b"\xdd" + struct.pack(">I", members) + one * members)) == members
+
+
+@pytest.mark.parametrize("one", MANY.values(), ids=MANY)
+@pytest.mark.parametrize("members", [CONTAINERS, 2_000_000])
+def test_more_containers_are_refused_before_they_cost_anything(one, members):
+    encoded = b"\xdd" + struct.pack(">I", members) + one * members
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRequestError, match="more than 524288 maps and arrays") as refused:
+            decode_value(encoded)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert refused.value.detail.expected == "at most 524288 maps and arrays"
+    assert peak < 2 * len(encoded) + 65_536
+
+
+def test_bytes_that_look_like_containers_inside_of_texts_are_no_containers():
+    text = "\u0480" * 600_000  # each encoded as d2 80
+    assert decode_value(b"\xdb" + struct.pack(">I", 1_200_000) + text.encode()) == text
+    binary = b"\x80" * 1_000_000
+    assert decode_value(b"\xc6" + struct.pack(">I", len(binary)) + binary) == binary
+
+
+def test_a_claim_of_many_containers_that_do_not_follow_is_no_messagepack():
+    with pytest.raises(InvalidRequestError, match="do not decode"):
+        decode_value(b"\xdd\x00\x10\x00\x00" + b"\x80" * (CONTAINERS - 1) + b"\xc1" * 100)

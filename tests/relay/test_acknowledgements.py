@@ -1,5 +1,4 @@
 """How far consumers have acknowledged, what that lets go, and which acknowledgements are refused."""
-# ruff: noqa: D102 - a rule says by its name what it does
 
 import pytest
 from hypothesis import settings

@@ -1,5 +1,4 @@
 """Producers: each event of a sequence at most once, whatever is sent again, against a model that keeps every event."""
-# ruff: noqa: D102 - a rule says by its name what it does
 
 import msgspec
 import pytest
