@@ -173,6 +173,8 @@ class Entry:
                 host.end(Ending("failed", InternalError(f"relay {self.name} was cut short; ask again")))
                 host.release()
         self._after(ending)
+        if ending.why == "removed":
+            await self._files.check_state()
 
     async def _make_if_asked(self) -> bool:
         """Makes the relay where the first that waits wants it made and there is none."""
@@ -265,6 +267,7 @@ class Entry:
             if room:
                 self._log.info("room_found", relay=self.name)
                 self._full_bytes = host.full_bytes = None
+                host.upkeep.look()
                 if opened.writer is None:
                     again = ShuttingDownError(f"relay {self.name} opens again, now that there is room; ask again")
                     host.end(Ending("failed", again))

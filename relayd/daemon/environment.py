@@ -49,7 +49,10 @@ def random_id() -> bytes:
 
 @dataclass
 class Environment:
-    """One per daemon. `settings` is replaced at SIGHUP; what lasts keeps no copy of it."""
+    """One per daemon. `settings` is replaced at SIGHUP; what lasts keeps no copy of it.
+
+    `state_gone` is set by whoever finds that the state directory is no longer where it was.
+    """
 
     settings: Settings
     log: FilteringBoundLogger
@@ -58,6 +61,7 @@ class Environment:
     tails: TailBudget
     deadlines: Deadlines = field(default_factory=Deadlines)
     outbox: Outbox = field(default_factory=Outbox)
+    state_gone: trio.Event = field(default_factory=trio.Event)
     page_budget: PageBudget = field(init=False)
     now_ms: Callable[[], int] = wall_clock_ms
     new_id: Callable[[], bytes] = random_id

@@ -89,8 +89,13 @@ def _prepare_directory(directory: Path) -> None:
     """Makes the directory where it is missing; refuses one in which others could put their own socket in our place."""
     if not directory.exists():
         directory.mkdir(mode=0o700, parents=True)
-    others = directory.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if others:
+    found = directory.stat()
+    if found.st_uid not in (0, os.geteuid()):
+        raise CannotStartError(
+            f"{directory}, where the socket would be, belongs to user {found.st_uid}, who could put theirs in its"
+            " place: name a socket in a directory of your own with --socket"
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise CannotStartError(
             f"others can write in {directory}, where the socket would be, and could put theirs in its place:"
             f" `chmod go-w {directory}`, or name a socket in a directory of your own with --socket"

@@ -1,5 +1,6 @@
 """A relay's files as its entry uses them: each call runs in a thread (docs/reference/journal.md, "Layout")."""
 
+import errno
 from collections.abc import Callable
 
 from structlog.typing import FilteringBoundLogger
@@ -8,7 +9,7 @@ from relayd.daemon.environment import Environment
 from relayd.journal.active import SyncedEnd
 from relayd.journal.probe import has_room
 from relayd.journal.storage import Directory
-from relayd.protocol.errors import NameDetail, NotFoundError, UnavailableDetail, UnavailableError
+from relayd.protocol.errors import NameDetail, NotFoundError, RelaydError, UnavailableDetail, UnavailableError
 from relayd.protocol.kinds import RETENTION_DEFAULT, Retention
 from relayd.recovery.making import delete_removed, make_relay, remove_relay
 from relayd.recovery.opening import Opened, open_relay
@@ -26,7 +27,11 @@ class RelayFiles:
     async def open(self, name: str, synced: SyncedEnd | None) -> Opened:
         """Opens a relay and takes its lock. Raises NotFoundError, UnavailableError, OSError."""
         began = self._environment.now_ms()
-        opened = await self._environment.files.run(self._open, name, synced)
+        try:
+            opened = await self._environment.files.run(self._open, name, synced)
+        except (RelaydError, OSError):
+            await self.check_state()
+            raise
         self._log.info(
             "relay_opened",
             relay=name,
@@ -35,6 +40,11 @@ class RelayFiles:
             **opened.report._asdict(),
         )
         return opened
+
+    async def check_state(self) -> None:
+        """After a relay was found missing or failing: the daemon ends where its whole state directory is gone."""
+        if not await self._environment.files.run(self._relays.still_there):
+            self._environment.state_gone.set()
 
     def _open(self, name: str, synced: SyncedEnd | None) -> Opened:
         try:
@@ -62,7 +72,11 @@ class RelayFiles:
 
     async def make(self, name: str, retention: Retention | None, max_active: int | None) -> bool:
         """Makes a relay, durably; False where there is one of that name. Raises OSError."""
-        return await self._environment.files.run(self._make, name, retention, max_active)
+        try:
+            return await self._environment.files.run(self._make, name, retention, max_active)
+        except OSError:
+            await self.check_state()
+            raise
 
     def _make(self, name: str, retention: Retention | None, max_active: int | None) -> bool:
         if self._relays.stat(name) is not None:
@@ -76,7 +90,14 @@ class RelayFiles:
             now_ms=self._environment.now_ms(),
             new_id=self._environment.new_id,
         )
+        self._prove_state()
         return True
+
+    def _prove_state(self) -> None:
+        """What was made or removed in a directory that is no longer at its path is not answered."""
+        if not self._relays.still_there():
+            gone = "the state directory was deleted, moved or replaced"
+            raise FileNotFoundError(errno.ENOENT, gone, self._relays.path)
 
     async def remove(self, name: str, store: bytes) -> None:
         """Takes a closed relay away for good; `free` gives its room back. Raises NotFoundError, OSError."""
@@ -89,6 +110,7 @@ class RelayFiles:
         except FileNotFoundError:
             message = f"there is no relay `{name}`, so nothing was deleted"
             raise NotFoundError(message, NameDetail("relay", name)) from None
+        self._prove_state()
 
     async def free(self, name: str, store: bytes) -> None:
         """Gives the room of a removed relay back. Raises OSError."""

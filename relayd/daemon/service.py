@@ -93,23 +93,33 @@ class _Daemon:
         return self._exit_status
 
     async def _until_told_to_stop(self, signals: AsyncIterator[int]) -> None:
-        async for number in signals:
-            if number != signal.SIGHUP:
-                return
-            self._reload_settings()
+        """By a signal, or by the state directory's end."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._until_state_gone, nursery.cancel_scope)
+            async for number in signals:
+                if number != signal.SIGHUP:
+                    nursery.cancel_scope.cancel()
+                    return
+                self._reload_settings()
+
+    async def _until_state_gone(self, told_to_stop: trio.CancelScope) -> None:
+        await self._environment.state_gone.wait()
+        self._environment.log.critical("state_directory_gone", state=self._state.state.path, exit_status=STATE_GONE)
+        self._exit_status = STATE_GONE
+        told_to_stop.cancel()
 
     def _reload_settings(self) -> None:
         """SIGHUP: what may change in a running daemon changes, and the log goes to its file's present name."""
-        log = self._environment.log
+        environment = self._environment
         try:
-            self._log_file.reopen()
-            taken, needing_restart = reload_settings(self._environment.settings, self._reload())
+            taken, needing_restart = reload_settings(environment.settings, self._reload())
+            self._log_file.reopen(taken.log_file)
         except RelaydError as error:
-            log.warning("reload_refused", error=str(error))
+            environment.log.warning("reload_refused", error=str(error))
             return
-        self._environment.settings = taken
-        self._environment.log = make_log(taken, self._log_file)
-        self._environment.log.info("reloaded", needing_restart=needing_restart)
+        environment.settings = taken
+        self._log_file.set_level(taken.log_level)
+        environment.log.info("reloaded", needing_restart=needing_restart)
 
     async def _second_signal(self, signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
         async for number in signals:

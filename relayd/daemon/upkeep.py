@@ -35,6 +35,7 @@ class Owner(Protocol):
     """The host whose relay is kept up."""
 
     lane: trio.Lock
+    full_bytes: int | None
 
     async def durable(self, ordinal: int) -> None:
         """Waits until `ordinal` is synced."""
@@ -67,7 +68,9 @@ class Upkeep:
         self._bytes = opened.unsnapshotted_bytes
         self._wake = trio.Event()
         self._seconds = RETRY_SECONDS_FIRST
-        self._set_aside: set[str] = set()
+        self._snapshotting = trio.Lock()
+        self._going: list[str] = []
+        """Files that readers find no longer, and that are still to be unlinked."""
         self.busy = False
         self.trouble: str | None = None
 
@@ -130,15 +133,20 @@ class Upkeep:
     async def snapshot(self) -> None:
         """Writes a snapshot of the folded state; it gets its name once its frontier is durable. Raises OSError."""
         memory, files = self._memory, self._environment.files
-        captured, base, events, size = memory.state.capture(), memory.base, self._events, self._bytes
-        content = await files.run(encode_snapshot, memory.name, captured, base)
-        await files.run(write_new, self._relay, content)
-        await self._owner.durable(captured.frontier.ordinal)
-        async with self._owner.lane:
-            await files.run(install, self._relay)
-        self._generations = (base, self._generations[0])
-        self._events -= events
-        self._bytes -= size
+        # One at a time: they share the name snapshot.new, also where the relay is closed while upkeep writes one.
+        async with self._snapshotting:
+            captured, base, events, size = memory.state.capture(), memory.base, self._events, self._bytes
+            content = await files.run(encode_snapshot, memory.name, captured, base)
+            await files.run(write_new, self._relay, content)
+            await self._owner.durable(captured.frontier.ordinal)
+            if memory.synced.ordinal < captured.frontier.ordinal:
+                # The relay has failed, and what it held that was not durable is void.
+                return
+            async with self._owner.lane:
+                await files.run(install, self._relay)
+            self._generations = (base, self._generations[0])
+            self._events -= events
+            self._bytes -= size
 
     # Sealing
 
@@ -160,7 +168,8 @@ class Upkeep:
     async def _evict(self) -> None:
         """Bounded retention: says what goes, as an event; it goes once that is durable."""
         memory, retention = self._memory, self._memory.state.retention
-        if not isinstance(retention, RetentionBytes):
+        if not isinstance(retention, RetentionBytes) or self._owner.full_bytes is not None:
+            # An eviction is an event: without room for it, it waits for the room that lets others record again.
             return
         view = memory.catalogue.view()
         through = evictable(view, retention.bytes)
@@ -174,15 +183,22 @@ class Upkeep:
 
     async def _collect(self) -> None:
         """Unlinks what both snapshot generations say may be gone; writes them first where they do not say it yet."""
-        memory, files = self._memory, self._environment.files
+        memory = self._memory
+        await self._unlink_going()
         while collectable(memory.catalogue.view(), memory.base.ordinal):
             names = collectable(memory.catalogue.view(), self._collected_base)
             if names:
                 memory.catalogue.dropped(names)
-                async with self._owner.lane:
-                    await files.run(unlink_segments, self._journal, names)
+                self._going += names
+                await self._unlink_going()
             else:
                 await self.snapshot()
+
+    async def _unlink_going(self) -> None:
+        if self._going:
+            async with self._owner.lane:
+                await self._environment.files.run(unlink_segments, self._journal, self._going)
+            self._going = []
 
     @property
     def _collected_base(self) -> int:

@@ -20,7 +20,7 @@ if __name__ == "__main__":
 from chaos.history import Checked, Said, check, read_relay
 from chaos.load import RELAYS, Client, Producer, make_clients
 from support.daemon import Daemon, short_place
-from support.wire import Wire, records
+from support.wire import Wire
 
 REOPEN_SECONDS_MAX = 1.0
 SETTINGS = {
@@ -52,17 +52,18 @@ class Result:
     def table(self) -> str:
         """For people."""
         times = sorted(self.reopening)
+        sources = ", ".join(f"{name} {count}" for name, count in sorted(self.sources.items()))
+        late = times[int(len(times) * 0.99)]
+        reopening = f"median {_ms(statistics.median(times))}, 99th of 100 {_ms(late)}, max {_ms(times[-1])}"
         lines = [
-            f"{self.kills} kills (seed {self.seed}) in {self.seconds:.0f} s;"
-            f" {self.while_opening} of them while relays were being opened",
-            f"reopening, from serving to the last relay's answer: median {statistics.median(times) * 1000:.0f} ms,"
-            f" 99th of 100 {times[int(len(times) * 0.99)] * 1000:.0f} ms, longest {times[-1] * 1000:.0f} ms",
-            f"process start to serving: median {statistics.median(self.serving) * 1000:.0f} ms,"
-            f" longest {max(self.serving) * 1000:.0f} ms",
-            f"openings that cut a torn group {self.torn}, that wrote bytes over themselves {self.rewritten};"
-            f" begun from {', '.join(f'{name} {count}' for name, count in sorted(self.sources.items()))}",
+            f"{self.kills} kills (seed {self.seed}) in {self.seconds:.0f} s",
+            f"further kills while relays were being opened: {self.while_opening}",
+            f"reopening, from serving to the last relay's answer: {reopening}",
+            f"process start to serving: median {_ms(statistics.median(self.serving))}, max {_ms(max(self.serving))}",
+            f"openings that cut a torn group: {self.torn}; that wrote bytes over themselves: {self.rewritten}",
+            f"openings by what they began from: {sources}",
             "",
-            "| relay | events | answered | on disk | collected | sealed files | shown to readers | repeats answered as duplicates |",
+            "| relay | events | answered | on disk | collected | sealed files | shown | answered as duplicates |",
             "| --- | --- | --- | --- | --- | --- | --- | --- |",
         ]
         lines += [
@@ -72,9 +73,13 @@ class Result:
         ]
         lines += [
             "",
-            f"lost 0, twice 0, holes 0, out of order 0, shown and gone 0; readers told of {self.gaps} evicted spans",
+            f"lost 0, twice 0, holes 0, out of order 0, shown and gone 0; evictions told to readers: {self.gaps}",
         ]
         return "\n".join(lines)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"
 
 
 class Campaign:
@@ -143,6 +148,7 @@ class Campaign:
             time.sleep(0.02)
 
     def _look_at_log(self) -> None:
+        """What the daemon said of its openings; a bug or trouble that it tells of fails the campaign."""
         for line in self.daemon.log:
             assert line.get("level") not in ("error", "critical"), line
             if line.get("event") == "relay_opened":
@@ -208,8 +214,6 @@ def main() -> None:
     arguments = parser.parse_args()
     print(run_campaign(arguments.kills, arguments.seed).table())  # noqa: T201 - it is a command
 
-
-__all__ = ["records", "run_campaign"]
 
 if __name__ == "__main__":
     main()

@@ -171,7 +171,11 @@ class Reader(Client):
         pages = 0
         while not self.stopping:
             response = wire.call(
-                "attach", relay=self.relay, after=self.cursor, wait_ms=500, max_bytes=self.random.choice((1, 4096, 1 << 20))
+                "attach",
+                relay=self.relay,
+                after=self.cursor,
+                wait_ms=500,
+                max_bytes=self.random.choice((1, 4096, 1 << 20)),
             )
             if response["re"] == "error":
                 self._take_gap(response)

@@ -206,7 +206,9 @@ class Kept:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.one_of(st.tuples(st.just("hold"), st.integers(0, 3)), st.tuples(st.just("sync"), st.integers(0, 4)))))
+@given(
+    st.lists(st.one_of(st.tuples(st.just("hold"), st.integers(0, 3)), st.tuples(st.just("sync"), st.integers(0, 4))))
+)
 def test_nothing_leaves_before_its_ordinal_is_synced_and_all_leave_in_order(steps):
     frontier = synced = 0
     log, held = [], []

@@ -7,6 +7,7 @@ import pytest
 import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.daemon import short_place
 from support.inside import inside, run_virtually
 from support.wire import frame
 
@@ -56,7 +57,8 @@ NO_REQUEST = {
     "a cut map": msgspec.msgpack.encode({"op": "relays", "id": 5})[:-1],
     "a duplicate key": b"\x83\xa2op\xa6relays\xa2id\x05\xa2id\x06",
     "a key that is no string": b"\x83\xa2op\xa6relays\xa2id\x05\x01\x02",
-    "an unknown extension": b"\x83\xa2op\xa6relays\xa2id\x05\xa1x" + msgspec.msgpack.encode(msgspec.msgpack.Ext(9, b"x")),
+    "an unknown extension": b"\x83\xa2op\xa6relays\xa2id\x05\xa1x"
+    + msgspec.msgpack.encode(msgspec.msgpack.Ext(9, b"x")),
     "a time stamp": b"\x83\xa2op\xa6relays\xa2id\x05\xa1x" + msgspec.msgpack.encode(msgspec.msgpack.Ext(-1, bytes(4))),
     "nesting 100,000 deep": b"\x83\xa2op\xa6relays\xa2id\x05\xa1x" + b"\x91" * 100_000 + b"\xc0",
     "nesting of 65": b"\x83\xa2op\xa6relays\xa2id\x05\xa1x" + b"\x91" * 64 + b"\xc0",
@@ -142,7 +144,9 @@ async def test_a_bad_frame_with_an_id_in_flight_is_answered_under_id_0(daemon):
 async def test_a_frame_of_8_mib_is_taken(daemon):
     client = await daemon.relay()
     events = [["x", bytes(1 << 20)]] * 7
-    last = (8 << 20) - len(msgspec.msgpack.encode({"op": "record", "id": 100, "relay": "a", "events": [*events, ["x", b""]]}))
+    last = (8 << 20) - len(
+        msgspec.msgpack.encode({"op": "record", "id": 100, "relay": "a", "events": [*events, ["x", b""]]})
+    )
     request = {"op": "record", "id": 100, "relay": "a", "events": [*events, ["x", bytes(last - 3)]]}
     content = msgspec.msgpack.encode(request)
     assert len(content) == 8 << 20
@@ -186,11 +190,8 @@ def test_mutated_frames_are_each_answered_and_nothing_breaks(requests):
     """Every frame gets exactly one answer; no bug shows; the daemon serves others afterwards."""
 
     async def run():
-        import tempfile
-        from pathlib import Path
-
-        with tempfile.TemporaryDirectory() as place:
-            async with inside(Path(place)) as daemon:
+        with short_place() as place:
+            async with inside(place) as daemon:
                 client = daemon.connect_silent()
                 client.stream.feed(frame(HELLO))
                 for request, changes in requests:
@@ -212,11 +213,8 @@ def test_mutated_frames_are_each_answered_and_nothing_breaks(requests):
 @given(st.lists(st.binary(max_size=300), max_size=5))
 def test_arbitrary_bytes_break_nothing(pieces):
     async def run():
-        import tempfile
-        from pathlib import Path
-
-        with tempfile.TemporaryDirectory() as place:
-            async with inside(Path(place)) as daemon:
+        with short_place() as place:
+            async with inside(place) as daemon:
                 client = await daemon.connect()
                 for piece in pieces:
                     client.stream.feed(piece)

@@ -1,7 +1,8 @@
-"""Relays opening, closing, and going, each on its own (docs/internals/architecture.md, "The life of a recorded event")."""
+"""Relays opening, closing, and going, each on its own (docs/internals/architecture.md, "The rooms")."""
 
 import fcntl
 import os
+from pathlib import Path
 
 import pytest
 import trio
@@ -10,19 +11,23 @@ from support.inside import inside
 from trio.testing import wait_all_tasks_blocked
 
 
+def descriptors():
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
 def entry(daemon, name="a"):
     return daemon.registry._entries.get(name)
 
 
 async def test_a_relay_nobody_uses_is_closed_and_gives_its_lock_and_descriptors_back(daemon):
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     client = await daemon.relay()
-    assert len(os.listdir("/proc/self/fd")) > before
+    assert descriptors() > before
     await trio.sleep(55)
     assert entry(daemon).host is not None
     await trio.sleep(15)
     assert entry(daemon) is None
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors() == before
     assert (daemon.place / "relays/a/idle").exists()
     (listed,) = (await client.done("relays"))["relays"]
     assert (listed["open"], listed.get("latest")) == (False, None)
@@ -42,7 +47,8 @@ async def test_a_closed_relay_opens_when_it_is_asked_and_knows_everything(daemon
 @pytest.mark.parametrize(
     ("op", "fields"),
     [
-        ("attach", {"after": "latest", "wait_ms": 60_000}), ("attach", {"after": "latest", "wait_ms": 60_000, "status": True}),
+        ("attach", {"after": "latest", "wait_ms": 60_000}),
+        ("attach", {"after": "latest", "wait_ms": 60_000, "status": True}),
         ("await_acknowledged", {"consumer": "x", "through": [1, None], "wait_ms": 60_000}),
     ],
 )  # fmt: skip
@@ -109,7 +115,12 @@ async def test_a_relay_that_does_not_open_is_unavailable_and_the_others_serve(da
     content = bytearray(active.read_bytes())
     content[130] ^= 1
     active.write_bytes(content)
-    for op, fields in (("status", {}), ("record", {"events": [["x"]]}), ("attach", {"after": "earliest"}), ("open", {})):
+    for op, fields in (
+        ("status", {}),
+        ("record", {"events": [["x"]]}),
+        ("attach", {"after": "earliest"}),
+        ("open", {}),
+    ):
         code, retryable, detail = await client.refusal(op, relay="bad", **fields)
         assert (code, retryable, detail["reason"]) == ("unavailable", False, "journal_corrupt")
         assert (detail["file"].endswith("relays/bad/journal/active.log"), detail["offset"]) == (True, 48)
@@ -137,7 +148,9 @@ async def test_a_relay_that_another_process_has_locked_is_unavailable_until_it_i
     assert (await client.done("open", relay="a"))["latest"][0] == 1
 
 
-@pytest.mark.parametrize("how", ["deleted", "moved", "replaced", "journal deleted", "active.log deleted", "active.log replaced"])
+@pytest.mark.parametrize(
+    "how", ["deleted", "moved", "replaced", "journal deleted", "active.log deleted", "active.log replaced"]
+)
 async def test_a_relay_taken_away_while_open_is_removed_within_one_group_and_nothing_is_answered_into_it(daemon, how):
     client, reader = await daemon.relay(), await daemon.connect()
     await client.done("record", relay="a", events=[["x"]])
@@ -293,7 +306,7 @@ async def test_a_start_opens_none_of_thousands_of_closed_relays(place):
 async def test_a_relay_that_is_no_directory_of_ours_is_not_opened_and_keeps_no_other_from_it(place):
     async with inside(place) as daemon:
         await daemon.relay("good")
-    os.symlink(place / "relays/good", place / "relays/link")
+    (place / "relays/link").symlink_to(place / "relays/good")
     (place / "relays/file").write_text("x")
     (place / "relays/.hidden").mkdir()
     (place / "relays/Upper").mkdir()

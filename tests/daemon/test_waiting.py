@@ -63,7 +63,9 @@ async def test_cancel_request_lets_what_does_not_wait_go_on(daemon):
 
 @pytest.mark.parametrize(("job", "status"), [("read_in_thread", False), ("measure", True), ("read_in_thread", True)])
 @pytest.mark.parametrize("how", ["cancelled", "gone"])
-async def test_a_wait_taken_back_while_its_page_is_being_read_is_answered_once_and_waits_no_more(place, job, status, how):
+async def test_a_wait_taken_back_while_its_page_is_being_read_is_answered_once_and_waits_no_more(
+    place, job, status, how
+):
     async with inside(place, tail_bytes=0) as daemon:
         writer, client = await daemon.relay(), await daemon.connect()
         request = client.send("attach", relay="a", after="latest", wait_ms=60_000, status=status)

@@ -96,8 +96,9 @@ class Daemon:
 
     def end(self) -> None:
         """Whatever state it is in, it is gone after this."""
-        if self.process is not None and self.process.poll() is None:
-            self.kill()
+        if self.process is not None and not self.process.stderr.closed:
+            self.process.kill()
+            self.wait()
 
     @property
     def running(self) -> bool:
@@ -123,7 +124,7 @@ class Daemon:
 
     @property
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        return sum(1 for _ in Path(f"/proc/{self.process.pid}/fd").iterdir())
 
     @property
     def resident_bytes(self) -> int:

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import socket
 import struct
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -89,7 +89,7 @@ class Wire:
         self._answers: list[dict] = []
         self.welcome = self.call("hello", versions=[1], client=client) if hello else None
 
-    def __enter__(self) -> "Wire":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_) -> None:
