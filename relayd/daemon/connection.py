@@ -167,10 +167,8 @@ class Connection:
             elif not len(self._frames):
                 deadline = math.inf
             elif self.requests > requests or not greeted or deadline == math.inf:
+                # A frame that is not complete has its clock from here: it stood while the daemon did not read.
                 deadline = trio.current_time() + FRAME_SECONDS_MAX
-            else:
-                # The clock of a frame that is not complete stands while the daemon does not read.
-                deadline += waited
 
     async def _receive_some(self) -> bytes:
         """The next bytes; empty where there are no more, and where nobody is left to answer."""
