@@ -4,20 +4,23 @@ Many acknowledgements go into one write of the file. A write that fails ends the
 is dropped, and what is on disk counts.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import trio
 
+from relayd.daemon.attaching import REPLANS_MAX
 from relayd.daemon.deadlines import Deadline
 from relayd.daemon.environment import Environment
 from relayd.daemon.memory import RelayMemory
 from relayd.daemon.reply import Reply
 from relayd.daemon.upkeep import Upkeep
 from relayd.journal.pages import Replan
+from relayd.journal.place import prove_place
 from relayd.journal.storage import Directory
-from relayd.protocol.errors import RelaydError, StorageFailedError, WaitTimeoutError
+from relayd.protocol.errors import RelaydError, RelayRemovedError, StorageFailedError, WaitTimeoutError
 from relayd.protocol.messages import Acknowledge, Acknowledged, AwaitAcknowledged, Done, ForgetConsumer
 from relayd.recovery.acknowledged import replace_acknowledged
 from relayd.relay.acknowledged import Acknowledgements
@@ -34,6 +37,10 @@ class Owner(Protocol):
         """A write that takes part in an answer failed."""
         ...
 
+    def removed(self, error: RelayRemovedError) -> None:
+        """The relay's directory is no longer at its place."""
+        ...
+
 
 @dataclass(eq=False)
 class _Waiter:
@@ -45,7 +52,9 @@ class _Waiter:
 class Acknowledging:
     """Takes acknowledgements; `memory.acknowledgements` follows when they are on disk."""
 
-    def __init__(self, owner: Owner, memory: RelayMemory, environment: Environment, relay: Directory) -> None:
+    def __init__(
+        self, owner: Owner, memory: RelayMemory, environment: Environment, relay: Directory, nursery: trio.Nursery
+    ) -> None:
         self._owner = owner
         self._memory = memory
         self._environment = environment
@@ -53,8 +62,9 @@ class Acknowledging:
         self._taken = memory.acknowledgements
         self._to_answer: list[tuple[Reply, Callable[[], None]]] = []
         self._being_checked: dict[Reply, None] = {}
+        self._behind: deque[tuple[Reply, Callable[[], None]]] = deque()
         self._waiting: dict[_Waiter, None] = {}
-        self._checks: trio.Nursery
+        self._nursery = nursery
         self._wake = trio.Event()
         self._settled = trio.Event()
         self._writing = False
@@ -64,22 +74,46 @@ class Acknowledging:
         """Whether anything is to be written or answered."""
         return bool(self._to_answer or self._being_checked or self._waiting or self._writing)
 
-    # Requests
+    # Requests, in the order they came
 
     def acknowledge(self, request: Acknowledge, reply: Reply) -> None:
         """Takes an acknowledgement and answers it once it is on disk. Raises RelaydError to refuse it."""
+        self._in_turn(reply, lambda: self._take_up(request, reply))
+
+    def forget(self, request: ForgetConsumer, reply: Reply) -> None:
+        """Forgets a consumer, and answers once that is on disk."""
+        self._in_turn(reply, lambda: self._forget(request, reply))
+
+    def after(self, reply: Reply, act: Callable[[], None]) -> None:
+        """Does what asks where consumers stand, once all that was said before it is on disk. Raises what `act` does."""
+        if self._to_answer or self._being_checked:
+            self._in_turn(reply, lambda: self._enqueue(reply, act))
+        else:
+            act()
+
+    def _in_turn(self, reply: Reply, act: Callable[[], None]) -> None:
+        """What came later is decided later, though an earlier acknowledgement has to ask the files."""
+        if self._being_checked:
+            self._behind.append((reply, act))
+        else:
+            act()
+
+    def _go_on(self) -> None:
+        while self._behind and not self._being_checked:
+            _do(*self._behind.popleft())
+
+    def _take_up(self, request: Acknowledge, reply: Reply) -> None:
         if not needs_check(request, self._taken):
             self._take(self._taken, reply, request.consumer)
             return
         found = self._memory.digest_of(request.through.ordinal)
         if found is None and self._memory.base.ordinal < request.through.ordinal < self._memory.synced.ordinal:
             self._being_checked[reply] = None
-            self._checks.start_soon(self._check, request, reply)
+            self._nursery.start_soon(self._check, request, reply)
             return
         self._accept(request, reply, found)
 
-    def forget(self, request: ForgetConsumer, reply: Reply) -> None:
-        """Forgets a consumer, and answers once that is on disk."""
+    def _forget(self, request: ForgetConsumer, reply: Reply) -> None:
         self._taken = self._taken.forget(request.consumer)
         self._enqueue(reply, lambda: reply.answer(Done(request.id)))
 
@@ -123,7 +157,8 @@ class Acknowledging:
 
     def _take(self, acknowledgements: Acknowledgements, reply: Reply, consumer: str) -> None:
         self._taken = acknowledgements
-        self._enqueue(reply, lambda: self._answer(reply, consumer))
+        through = acknowledgements.cursor_of(consumer)
+        self._enqueue(reply, lambda: reply.answer(Acknowledged(reply.id, through, self._memory.retained)))
 
     def _enqueue(self, reply: Reply, answer: Callable[[], None]) -> None:
         self._to_answer.append((reply, answer))
@@ -135,26 +170,33 @@ class Acknowledging:
 
     async def _check(self, request: Acknowledge, reply: Reply) -> None:
         """Looks the digest up in the files, then takes the acknowledgement."""
-        memory = self._memory
         refusal: RelaydError | None = None
         found: bytes | None = None
         try:
-            view = memory.catalogue.view()
-            found = await self._environment.files.run(memory.reader.digest_at, view, request.through.ordinal)
-        except Replan:
-            refusal = StorageFailedError("the files moved while the cursor was looked up; send it again")
+            found = await self._find(request.through.ordinal)
         except RelaydError as error:
             refusal = error
         if reply in self._being_checked:
             del self._being_checked[reply]
-            try:
-                if refusal is not None:
-                    raise refusal
-                self._accept(request, reply, found)
-            except RelaydError as error:
-                reply.refuse(error)
+            _do(reply, lambda: self._checked(request, reply, found, refusal))
+            self._go_on()
         self._settle()
         self._environment.outbox.flush()
+
+    def _checked(self, request: Acknowledge, reply: Reply, found: bytes | None, refusal: RelaydError | None) -> None:
+        if refusal is not None:
+            raise refusal
+        self._accept(request, reply, found)
+
+    async def _find(self, ordinal: int) -> bytes | None:
+        """The digest at `ordinal`, looked for again where the files move meanwhile."""
+        memory = self._memory
+        for _ in range(REPLANS_MAX):
+            try:
+                return await self._environment.files.run(memory.reader.digest_at, memory.catalogue.view(), ordinal)
+            except Replan:
+                continue
+        raise StorageFailedError("the files kept moving while the cursor was looked up; send it again")
 
     def _settle(self) -> None:
         self._settled.set()
@@ -164,34 +206,36 @@ class Acknowledging:
 
     async def run(self) -> None:
         """Writes what was taken, and answers it, for ever."""
-        async with trio.open_nursery() as self._checks:
-            while True:
-                if not self._to_answer:
-                    self._wake = trio.Event()
-                    await self._wake.wait()
-                if not await self._write():
-                    return
+        while True:
+            if not self._to_answer:
+                self._wake = trio.Event()
+                await self._wake.wait()
+            if not await self._write():
+                return
 
     async def _write(self) -> bool:
-        to_answer, self._to_answer = self._to_answer, []
-        taken = self._taken
+        count, taken = len(self._to_answer), self._taken
         if taken is not self._memory.acknowledgements:
             self._writing = True
             try:
                 async with self._owner.lane:
-                    store = self._memory.state.store
-                    await self._environment.files.run(replace_acknowledged, self._relay, store, taken)
+                    await self._environment.files.run(self._replace, taken)
             except OSError as error:
-                self._to_answer = to_answer + self._to_answer
                 self._owner.storage_failed(error, "writing the acknowledgements")
+                return False
+            except RelayRemovedError as error:
+                self._owner.removed(error)
                 return False
             finally:
                 self._writing = False
             self._memory.acknowledgements = taken
             self._memory.raise_base()
         self._owner.upkeep.look()
-        for _, answer in to_answer:
-            answer()
+        # Where the relay ended meanwhile, whoever waited has been told.
+        to_answer = self._to_answer[:count]
+        del self._to_answer[:count]
+        for reply, answer in to_answer:
+            _do(reply, answer)
         for waiter in list(self._waiting):
             if self._reached(waiter.request):
                 self._no_longer_waits(waiter)
@@ -199,6 +243,11 @@ class Acknowledging:
         self._settle()
         self._environment.outbox.flush()
         return True
+
+    def _replace(self, taken: Acknowledgements) -> None:
+        """In a thread: writes the file, and proves that it went to where the relay is."""
+        replace_acknowledged(self._relay, self._memory.state.store, taken)
+        prove_place(self._relay)
 
     async def drained(self) -> None:
         """Waits until everything taken is written and answered."""
@@ -217,5 +266,16 @@ class Acknowledging:
         to_answer, self._to_answer = self._to_answer, []
         for reply in [*(reply for reply, _ in to_answer), *self._being_checked]:
             reply.refuse(error)
+        for reply, _ in self._behind:
+            reply.refuse(error)
         self._being_checked.clear()
+        self._behind.clear()
         self._settle()
+
+
+def _do(reply: Reply, act: Callable[[], None]) -> None:
+    """Does something outside of its request's own dispatch: a refusal becomes its answer."""
+    try:
+        act()
+    except RelaydError as error:
+        reply.refuse(error)

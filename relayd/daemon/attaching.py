@@ -81,7 +81,12 @@ class Attaching:
     def attach_with_status(self, reading: Reading, status: RelayStatus) -> None:
         """Answers a reading up to the frontier of `status`, which is durable. Raises RelaydError to refuse it."""
         reading.status = status
-        self._serve(reading)
+        if reading.reply.over or self._ended is not None or not reading.reply.connection.congested:
+            self._serve(reading)
+            return
+        reading.reply.wait(lambda: self._no_longer_waits(reading))
+        self._waiting[reading] = None
+        self._resume_or_postpone(reading)
 
     def _history(self, reading: Reading) -> History:
         """What this reader may see: up to its status, where it asked for one and nothing was collected beyond it."""
@@ -177,6 +182,10 @@ class Attaching:
             return
         if self._ended is not None:
             raise self._ended
+        if reading.cursor.ordinal < self._memory.synced.ordinal:
+            # More became durable while its status was taken.
+            self._resume(reading)
+            return
         reading.reply.wait(lambda: self._no_longer_waits(reading))
         reading.deadline = self._environment.deadlines.after(left, lambda: self._time_is_up(reading))
         self._waiting[reading] = None
@@ -188,8 +197,8 @@ class Attaching:
             reading.deadline = None
 
     def _time_is_up(self, reading: Reading) -> None:
-        self._no_longer_waits(reading)
-        self._resume(reading)
+        reading.deadline = None
+        self._resume_or_postpone(reading)
 
     def _resume(self, reading: Reading) -> None:
         """Its wait is over: it is answered, or waits on where nothing came and time is left."""
@@ -256,7 +265,7 @@ class Attaching:
         finally:
             budget.end(size)
             self.from_files -= 1
-            reading.reply.connection.reads -= 1
+            reading.reply.connection.read_ended()
             self._environment.outbox.flush()
 
     async def _read_files(self, reading: Reading, max_bytes: int) -> bytes | Span:

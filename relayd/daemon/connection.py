@@ -92,7 +92,7 @@ class Connection:
     @property
     def congested(self) -> bool:
         """Whether what it is owed is not taken."""
-        return self._unsent > CONGESTED_BYTES
+        return self._unsent > CONGESTED_BYTES or self.reads >= READS_MAX
 
     def when_taken(self, call: Callable[[], None]) -> None:
         """Calls `call` once it is no longer congested, unless it ends first."""
@@ -200,7 +200,6 @@ class Connection:
     def _full(self) -> bool:
         return (
             self.congested
-            or self.reads >= READS_MAX
             or len(self._in_flight) - self.waiting >= self._settings.in_flight
             or self._in_flight_bytes >= self._settings.in_flight_bytes
         )
@@ -308,6 +307,15 @@ class Connection:
             sent -= len(first)
             outgoing.popleft()
         self._progress.set()
+        self._tell_taken()
+
+    def read_ended(self) -> None:
+        """One of its `reads` has ended, answered or not."""
+        self.reads -= 1
+        self._progress.set()
+        self._tell_taken()
+
+    def _tell_taken(self) -> None:
         if self._when_taken and not self.congested:
             calls, self._when_taken = self._when_taken, []
             for call in calls:

@@ -17,18 +17,21 @@ from relayd.daemon.host import Ending, Host, HostRequest
 from relayd.daemon.relay_files import RelayFiles
 from relayd.daemon.reply import Reply
 from relayd.journal.active import SyncedEnd
-from relayd.journal.trouble import storage_error
+from relayd.journal.trouble import lacks_descriptors, storage_error
 from relayd.protocol.errors import (
     AlreadyExistsError,
+    BoundDetail,
     InternalError,
     NameDetail,
     NotFoundError,
+    OverloadedError,
     RelaydError,
     RelayRemovedError,
     ShuttingDownError,
     UnavailableDetail,
     UnavailableError,
 )
+from relayd.protocol.kinds import Retention, RetentionBytes
 from relayd.protocol.messages import DeleteRelay, Done, Open
 from relayd.protocol.messages import Opened as OpenedResponse
 from relayd.recovery.opening import Opened
@@ -77,6 +80,8 @@ class Entry:
 
     def open_anyway(self) -> None:
         """Opens the relay though nobody asked for it."""
+        if self.host is not None:
+            return
         self._open_anyway = True
         self._settled = trio.Event()
         self._arrived.set()
@@ -104,6 +109,7 @@ class Entry:
         return True
 
     def _answer_open(self, host: Host, request: Open, reply: Reply, *, created: bool) -> None:
+        host.last_used = trio.current_time()
         state = host.memory.state
         answer = _differing(self.name, state, request) or OpenedResponse(
             request.id, self.name, state.store, state.frontier, created
@@ -153,6 +159,11 @@ class Entry:
     async def _open_and_serve(self) -> None:
         try:
             created = await self._make_if_asked()
+        except OSError as error:
+            self._settled.set()
+            self._queue.popleft()[1].refuse(storage_error(error, f"making relay {self.name}"))
+            return
+        try:
             opened = await self._files.open(self.name, self._synced)
         except (RelaydError, OSError) as error:
             self._did_not_open(error)
@@ -172,6 +183,8 @@ class Entry:
                 # Where it ended by a bug, or the daemon is cut short, whoever waits is told here.
                 host.end(Ending("failed", InternalError(f"relay {self.name} was cut short; ask again")))
                 host.release()
+            else:
+                opened.close()
         self._after(ending)
         if ending.why == "removed":
             await self._files.check_state()
@@ -203,8 +216,13 @@ class Entry:
         return host
 
     def _did_not_open(self, error: RelaydError | OSError) -> None:
-        told = error if isinstance(error, RelaydError) else storage_error(error, f"opening relay {self.name}")
-        if isinstance(told, NotFoundError):
+        told: RelaydError
+        if isinstance(error, OSError) and lacks_descriptors(error):
+            message = f"relay {self.name} cannot be opened as no descriptor is free; it is tried again when asked for"
+            told = OverloadedError(message, BoundDetail("descriptors"))
+        else:
+            told = error if isinstance(error, RelaydError) else storage_error(error, f"opening relay {self.name}")
+        if isinstance(told, NotFoundError | OverloadedError):
             self.refused = None
         else:
             if not isinstance(told, UnavailableError):
@@ -307,7 +325,11 @@ def _differing(name: str, state: RelayState, request: Open) -> AlreadyExistsErro
     differs = {key: own[key] for key, value in asked.items() if value is not None and value != own[key]}
     if not differs:
         return None
-    said = ", ".join(f"{key} {value}" for key, value in differs.items())
+    said = ", ".join(f"{key} {_in_words(value)}" for key, value in differs.items())
     message = f"relay {name} exists with other settings ({said}): open it without them, or choose another name"
     raw = {key: msgspec.Raw(msgspec.msgpack.encode(value)) for key, value in differs.items()}
     return AlreadyExistsError(message, NameDetail("relay", name, raw))
+
+
+def _in_words(value: Retention | int) -> str:
+    return f"{value.bytes} bytes" if isinstance(value, RetentionBytes) else str(value)

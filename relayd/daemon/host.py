@@ -40,6 +40,7 @@ from relayd.protocol.messages import (
     Acknowledge,
     Attach,
     AwaitAcknowledged,
+    ConsumerPosition,
     ForgetConsumer,
     Record,
     Status,
@@ -70,7 +71,7 @@ class Ending(NamedTuple):
 
 
 NO_ROOM: Final = (
-    "the disk has no room: reads go on, and recording resumes by itself once there is room; send it again then"
+    "the disk has no room: reads go on, and recording resumes by itself once there is room. Nothing was recorded"
 )
 
 
@@ -104,7 +105,7 @@ class Host:
         environment.tails.take_on(opened.tail)
         self.upkeep = Upkeep(self, self.memory, environment, opened, log)
         self.attaching = Attaching(self.memory, environment, nursery)
-        self._acknowledging = Acknowledging(self, self.memory, environment, opened.relay)
+        self._acknowledging = Acknowledging(self, self.memory, environment, opened.relay, nursery)
         self._reporter = StatusReporter(self, environment, opened.relay, nursery)
         self._pending: deque[Chunk] = deque()
         self._pending_bytes = 0
@@ -204,12 +205,12 @@ class Host:
             match request:
                 case Record():
                     self._record(request, reply)
-                case Attach() if request.status:
-                    self._reporter.attach(request, reply)
+                case Attach(after=ConsumerPosition()):
+                    self._acknowledging.after(reply, lambda: self._attach(request, reply))
                 case Attach():
-                    self.attaching.attach(request, reply)
+                    self._attach(request, reply)
                 case Status():
-                    self._reporter.status(request, reply)
+                    self._acknowledging.after(reply, lambda: self._reporter.status(request, reply))
                 case Acknowledge():
                     self._refuse_when_full()
                     self._acknowledging.acknowledge(request, reply)
@@ -220,6 +221,12 @@ class Host:
                     self._acknowledging.forget(request, reply)
         except RelaydError as error:
             self.memory.output.hold(self.memory.state.frontier.ordinal, reply, error)
+
+    def _attach(self, request: Attach, reply: Reply) -> None:
+        if request.status:
+            self._reporter.attach(request, reply)
+        else:
+            self.attaching.attach(request, reply)
 
     def _refuse_when_full(self) -> None:
         if self.full_bytes is not None:
@@ -332,8 +339,7 @@ class Host:
 
     def _writing_failed(self, error: WriterError | RelayRemovedError, size: int) -> None:
         if isinstance(error, RelayRemovedError):
-            self._log.error("relay_removed_while_open", error=str(error))
-            self.end(Ending("removed", error))
+            self.removed(error)
             return
         # A failed sync has lost bytes, whatever its errno: it is no full disk that would only have to be waited for.
         full = isinstance(error, WriteFailedError) and lacks_room(error.error)
@@ -341,6 +347,11 @@ class Host:
         told = storage_error(error.error, doing) if full else storage_failed_error(error.error, doing)
         self._log.error("append_failed", error=str(error.error), kind=type(error).__name__)
         self.end(Ending("full" if full else "failed", told, error.synced, size if full else 0))
+
+    def removed(self, error: RelayRemovedError) -> None:
+        """The relay's directory is no longer at its place."""
+        self._log.error("relay_removed_while_open", error=str(error))
+        self.end(Ending("removed", error))
 
     def storage_failed(self, error: OSError, doing: str) -> None:
         """Another write that takes part in an answer failed: the relay opens again from disk."""

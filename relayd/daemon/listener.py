@@ -96,9 +96,10 @@ def _prepare_directory(directory: Path) -> None:
             " place: name a socket in a directory of your own with --socket"
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        own = f" (`chmod go-w {directory}`, if it is yours alone)" if not found.st_mode & stat.S_ISVTX else ""
         raise CannotStartError(
             f"others can write in {directory}, where the socket would be, and could put theirs in its place:"
-            f" `chmod go-w {directory}`, or name a socket in a directory of your own with --socket"
+            f" name a socket in a directory of your own with --socket{own}"
         )
 
 

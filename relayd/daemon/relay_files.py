@@ -23,6 +23,8 @@ class RelayFiles:
         self._relays = relays
         self._environment = environment
         self._log: FilteringBoundLogger = environment.log
+        self._unsynced: set[str] = set()
+        """Relays whose names are not known to be on disk: the sync that should have put them there failed."""
 
     async def open(self, name: str, synced: SyncedEnd | None) -> Opened:
         """Opens a relay and takes its lock. Raises NotFoundError, UnavailableError, OSError."""
@@ -54,6 +56,9 @@ class RelayFiles:
             raise NotFoundError(message, NameDetail("relay", name)) from None
         try:
             _lock(relay, name)
+            if name in self._unsynced:
+                self._relays.sync()
+                self._unsynced.discard(name)
             return open_relay(
                 relay,
                 name,
@@ -81,6 +86,7 @@ class RelayFiles:
     def _make(self, name: str, retention: Retention | None, max_active: int | None) -> bool:
         if self._relays.stat(name) is not None:
             return False
+        self._unsynced.add(name)
         make_relay(
             self._relays,
             name,
@@ -91,6 +97,7 @@ class RelayFiles:
             new_id=self._environment.new_id,
         )
         self._prove_state()
+        self._unsynced.discard(name)
         return True
 
     def _prove_state(self) -> None:

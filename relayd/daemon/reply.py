@@ -27,6 +27,10 @@ class Answering(Protocol):
         """Calls `call` once it is no longer congested, unless it ends first."""
         ...
 
+    def read_ended(self) -> None:
+        """One of its `reads` has ended, answered or not."""
+        ...
+
     def respond(self, reply: "Reply", response: AnyResponse) -> None:
         """Sends the answer; the request is no longer in flight."""
         ...

@@ -12,7 +12,7 @@ import msgspec
 
 from relayd.daemon.starting import AlreadyRunningError, CannotStartError
 from relayd.journal.active import open_fresh
-from relayd.journal.real_storage import open_state_directory
+from relayd.journal.real_storage import RealDirectory, open_state_directory
 from relayd.journal.storage import Directory
 
 RELAYS: Final = "relays"
@@ -49,6 +49,7 @@ def lock_state(path: str, socket: str) -> StateDirectory:
         message = f"the state directory {path} cannot be used: {error.strerror or error}; see to it or name another"
         raise CannotStartError(message) from error
     try:
+        _refuse_shared(state)
         _lock(state, path)
         _write_holder(state, Holder(os.getpid(), socket))
         return StateDirectory(state, _relays(state))
@@ -59,6 +60,12 @@ def lock_state(path: str, socket: str) -> StateDirectory:
     except BaseException:
         state.close()
         raise
+
+
+def _refuse_shared(state: RealDirectory) -> None:
+    if state.is_writable_by_others:
+        message = f"others can write in the state directory {state.path}: `chmod go-w {state.path}`, or name another"
+        raise CannotStartError(message)
 
 
 def _lock(state: Directory, path: str) -> None:

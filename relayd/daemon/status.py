@@ -11,10 +11,11 @@ from relayd.daemon.environment import Environment
 from relayd.daemon.memory import RelayMemory
 from relayd.daemon.reply import Reply
 from relayd.daemon.upkeep import Upkeep
+from relayd.journal.place import prove_place
 from relayd.journal.storage import Directory
 from relayd.journal.trouble import storage_error
 from relayd.journal.usage import Usage, measure
-from relayd.protocol.errors import RelaydError, StorageFailedError
+from relayd.protocol.errors import RelaydError, RelayRemovedError, StorageFailedError
 from relayd.protocol.messages import Attach, RelayStatus, Status, StatusResponse
 
 
@@ -25,6 +26,10 @@ class Owner(Protocol):
     upkeep: Upkeep
     attaching: Attaching
     full_bytes: int | None
+
+    def removed(self, error: RelayRemovedError) -> None:
+        """The relay's directory is no longer at its place."""
+        ...
 
 
 class StatusReporter:
@@ -64,10 +69,13 @@ class StatusReporter:
     async def _finish(self, reply: Reply, status: RelayStatus, answer: Callable[[RelayStatus], None]) -> None:
         """Adds what the disk says, and answers."""
         try:
-            usage = await self._environment.files.run(measure, self._relay)
+            usage = await self._environment.files.run(self._measure)
             answer(_with_usage(status, usage))
         except OSError as error:
             reply.refuse(storage_error(error, f"measuring relay {status.relay}"))
+        except RelayRemovedError as error:
+            self._owner.removed(error)
+            reply.refuse(error)
         except RelaydError as error:
             reply.refuse(error)
         except trio.Cancelled:
@@ -75,6 +83,11 @@ class StatusReporter:
             raise
         finally:
             self._environment.outbox.flush()
+
+    def _measure(self) -> Usage:
+        usage = measure(self._relay)
+        prove_place(self._relay)
+        return usage
 
     def _capture(self) -> RelayStatus:
         memory, state = self._owner.memory, self._owner.memory.state

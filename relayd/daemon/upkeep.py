@@ -71,6 +71,8 @@ class Upkeep:
         self._snapshotting = trio.Lock()
         self._going: list[str] = []
         """Files that readers find no longer, and that are still to be unlinked."""
+        self._has_recorded = False
+        """Whether this opening has written anything; until then it says nothing of its own, so as not to fail again."""
         self.busy = False
         self.trouble: str | None = None
 
@@ -83,6 +85,9 @@ class Upkeep:
         """So much more is in the journal and in no snapshot."""
         self._events += events
         self._bytes += size
+        if not self._has_recorded:
+            self._has_recorded = True
+            self._wake.set()
         settings = self._environment.settings
         if self._events >= settings.snapshot_events or self._bytes >= settings.snapshot_bytes:
             self._wake.set()
@@ -168,7 +173,7 @@ class Upkeep:
     async def _evict(self) -> None:
         """Bounded retention: says what goes, as an event; it goes once that is durable."""
         memory, retention = self._memory, self._memory.state.retention
-        if not isinstance(retention, RetentionBytes) or self._owner.full_bytes is not None:
+        if not isinstance(retention, RetentionBytes) or self._owner.full_bytes is not None or not self._has_recorded:
             # An eviction is an event: without room for it, it waits for the room that lets others record again.
             return
         view = memory.catalogue.view()

@@ -218,6 +218,11 @@ class RealDirectory:
             return False
         return True
 
+    @property
+    def is_writable_by_others(self) -> bool:
+        """Whether its mode lets anybody but its owner make, rename and remove names in it."""
+        return bool(os.fstat(self._descriptor).st_mode & (modes.S_IWGRP | modes.S_IWOTH))
+
     def still_there(self) -> bool:
         try:
             status = os.stat(self.path)  # noqa: PTH116 - as in _inside

@@ -14,11 +14,11 @@ import msgspec
 
 from relayd.journal.active import SyncedEnd, drop_prepared, install_active, open_or_make, prepare_active
 from relayd.journal.names import ACTIVE, IDLE, WATERMARK, SegmentKind, SegmentName
+from relayd.journal.place import removed
 from relayd.journal.segment import GROUP_HEADER_BYTES, SEGMENT_HEADER_BYTES, encode_group_header
 from relayd.journal.storage import Directory, File, Identity
 from relayd.journal.trouble import lacks_descriptors, lacks_room
 from relayd.journal.watermark import Watermark, encode_watermark
-from relayd.protocol.errors import RelayRemovedError
 from relayd.protocol.event import Buffer
 
 GROWTH_MAX: Final = 4
@@ -245,8 +245,7 @@ class Writer:
         except OSError as error:
             raise unproven(error) from error
         if not in_place:
-            where = self._relay.path
-            raise RelayRemovedError(f"{where} was deleted, moved or replaced while open; nothing is answered into it")
+            raise removed(self._relay)
 
     def _prepare(self, segment: bytes) -> File | None:
         """The fresh segment, still under its unfinished name; None where there is no room or no descriptor."""

@@ -70,6 +70,13 @@ class Opened(msgspec.Struct):
     rotated: list[SegmentName]
     report: OpeningReport
 
+    def close(self) -> None:
+        """Gives descriptors and the relay's lock back."""
+        if self.writer is not None:
+            self.writer.close()
+        self.journal.close()
+        self.relay.close()
+
     @property
     def full(self) -> bool:
         """Whether the disk lacked room for getting the journal ready."""

@@ -154,7 +154,7 @@ async def test_a_repeat_that_came_while_the_first_waits_shares_its_fate(place, r
 async def test_acknowledgements_are_answered_when_their_file_is_synced(daemon):
     client = await daemon.relay()
     through = (await client.done("record", relay="a", events=[["x"]]))["through"]
-    daemon.gate.hold("replace_acknowledged")
+    daemon.gate.hold("_replace")
     requests = [client.send("acknowledge", relay="a", through=through, consumer=name) for name in ("a", "b", "c")]
     forget = client.send("forget_consumer", relay="a", consumer="a")
     waiting = client.send("await_acknowledged", relay="a", consumer="b", through=through, wait_ms=60_000)
