@@ -91,7 +91,7 @@ async def test_a_wait_taken_back_while_its_page_is_being_read_is_answered_once_a
 
 async def test_latest_with_status_begins_where_latest_was_though_more_comes_meanwhile(daemon):
     client, writer = await daemon.relay(), await daemon.connect()
-    daemon.gate.hold("_measure")
+    daemon.gate.hold("measure")
     request = client.send("attach", relay="a", after="latest", status=True, wait_ms=60_000)
     await wait_all_tasks_blocked()
     first = await writer.done("record", relay="a", events=[["x", 1]])
