@@ -2,16 +2,27 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
 
-from relayd.cli.options import connect, json_option, relay_argument, relay_name, retention, socket_option
-from relayd.cli.output import BytesRead, Progress, format_bytes, print_json, printable, say
+from relayd.cli.options import (
+    InputPath,
+    complete_retention,
+    connect,
+    json_option,
+    relay_argument,
+    relay_name,
+    retention,
+    socket_option,
+)
+from relayd.cli.output import BytesRead, Progress, format_bytes, named, print_json, printable, say
+from relayd.cli.waiting import Waits
 from relayd.client.sync import Client
 from relayd.protocol.cursor import format_cursor
-from relayd.protocol.errors import InvalidRequestError
+from relayd.protocol.errors import InvalidRequestError, RelaydError
 from relayd.protocol.event import RECORD_HEADER
 from relayd.protocol.kinds import RETENTION_DEFAULT, Retention
 from relayd.protocol.messages import RelayStatus
@@ -20,6 +31,12 @@ from relayd.recovery.backup_format import BackupHead
 from relayd.recovery.restore import restore as make_of_file
 
 DATA: Final = 65
+
+
+class MissingError(RelaydError):
+    """Events cannot be had, and a file that may have them would be replaced."""
+
+    code = "damaged"
 
 
 class SpanLine(msgspec.Struct):
@@ -54,20 +71,26 @@ class RestoreDocument(msgspec.Struct):
 @click.command()
 @relay_argument
 @click.option("-o", "--output", "file", required=True, type=click.Path(dir_okay=False), help="The file to write.")
+@click.option("--allow-missing", is_flag=True, help="Events that cannot be had are missing in it, and that is well.")
 @socket_option
 @json_option
-def backup(relay: str, *, file: str, socket: str | None, as_json: bool) -> None:
+def backup(relay: str, *, file: str, allow_missing: bool, socket: str | None, as_json: bool) -> int:
     """Copy RELAY, as it is now, from the running daemon into one file; every event is proven on its way.
 
     A file that is there is replaced when the new one is whole and on disk. `relayd verify FILE` checks a backup.
+
+    Where events of RELAY cannot be had, the exit code is 65, and a file that is there stays, as it may have them.
 
     \b
     $ relayd backup build -o build.backup
     backed up 4312 events of build, through 4312, in build.backup (1.2 MiB)
     """  # noqa: D301
-    with connect(socket, reconnect=True) as client, Progress() as progress:
+    keep = Path(file).exists() and not allow_missing
+    with Progress() as progress, connect(socket, reconnect=True, waiting=Waits(progress)) as client:
         status = client.status(relay)
-        report = write_backup(file, _head(status), _records(client, status), BytesRead(progress))
+        records = _records(client, status, file if keep else None)
+        with named(file, "nothing was replaced"):
+            report = write_backup(file, _head(status), records, BytesRead(progress))
     missing = _spans(report.missing)
     if as_json:
         latest = format_cursor(status.latest)
@@ -77,6 +100,7 @@ def backup(relay: str, *, file: str, socket: str | None, as_json: bool) -> None:
         size = format_bytes(report.bytes)
         say(printable(f"backed up {report.records} events of {relay}, {through}, in {report.path} ({size})"))
     _tell_missing(missing)
+    return DATA if missing and not allow_missing else 0
 
 
 def _head(status: RelayStatus) -> BackupHead:
@@ -93,9 +117,15 @@ def _head(status: RelayStatus) -> BackupHead:
     )
 
 
-def _records(client: Client, status: RelayStatus) -> Iterator[bytes]:
-    """Whole records, a page at a time, from what is still there to the cut."""
+def _records(client: Client, status: RelayStatus, kept: str | None) -> Iterator[bytes]:
+    """Whole records, a page at a time, from what is still there to the cut. Raises MissingError to spare `kept`."""
     for page in client.pages(status.relay, status.evicted, live=False):
+        if page.gap is not None and kept is not None:
+            lost = page.gap.lost
+            raise MissingError(
+                f"events {lost.first} to {lost.last} of {status.relay} cannot be had ({page.gap.reason}), and {kept}"
+                " may have them: it was left as it is; name another file, or replace it with --allow-missing"
+            )
         yield b"".join(RECORD_HEADER.pack(len(e.body), e.ordinal, e.digest) + e.body for e in page.events)
         if page.through.ordinal >= status.latest.ordinal:
             return
@@ -104,10 +134,11 @@ def _records(client: Client, status: RelayStatus) -> Iterator[bytes]:
 @click.command()
 @click.argument("state", type=click.Path(file_okay=False))
 @click.argument("relay", type=relay_name)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", type=InputPath(dir_okay=False))
 @click.option(
     "--retention",
     type=retention,
+    shell_complete=complete_retention,
     default=RETENTION_DEFAULT,
     metavar="checkpointed|acknowledged|SIZE",
     help="What a relay made of a seed keeps; a backup has its own.",

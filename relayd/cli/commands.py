@@ -1,5 +1,6 @@
 """The command `relayd` and the table of its commands; each is imported when it is called or explained."""
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Final, NamedTuple
 
@@ -53,6 +54,17 @@ class LazyGroup(click.Group):
         command = getattr(import_module(f"relayd.cli.{lazy.module}"), lazy.attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it; a name that is none is told with the nearest that is."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else "`relayd --help` lists the commands"
+            raise click.UsageError(f"{error.message.rstrip('.')}; {hint}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of commands, from the table alone."""

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import click
 
-from relayd.cli.cursor_file import read_cursor_file, write_cursor_file
+from relayd.cli.cursor_file import check_cursor_file, read_cursor_file, write_cursor_file
 from relayd.cli.options import Start, connect, cursor, json_option, relay_argument, socket_option, start_of
-from relayd.cli.output import data_stream, say
+from relayd.cli.output import closed_after, data_stream, say
 from relayd.cli.printers import JsonPrinter, Printer, TextPrinter, sentence_of
+from relayd.cli.waiting import Waits
 from relayd.protocol.cursor import Cursor
+from relayd.protocol.errors import DesynchronizedError
 
 
 @click.command()
@@ -17,9 +19,7 @@ from relayd.protocol.cursor import Cursor
     "--from",
     "place",
     type=click.Choice(["earliest", "latest"]),
-    default="earliest",
-    show_default=True,
-    help="Where to begin without a cursor.",
+    help="Where to begin without a cursor; by default `earliest`.",
 )
 @click.option("--after", type=cursor, metavar="CURSOR", help="Begin after this cursor.")
 @click.option(
@@ -34,7 +34,7 @@ from relayd.protocol.cursor import Cursor
 def follow(
     relay: str,
     *,
-    place: str,
+    place: str | None,
     after: Cursor | None,
     cursor_file: Path | None,
     count: int | None,
@@ -53,10 +53,18 @@ def follow(
     """  # noqa: D301
     if after is not None and cursor_file is not None:
         raise click.UsageError("--after and --cursor-file both say where to begin; give one of them")
+    if after is not None and place is not None:
+        raise click.UsageError("--after and --from both say where to begin; give one of them")
     if cursor_file is not None:
+        check_cursor_file(cursor_file)
         after = read_cursor_file(cursor_file)
     printer = JsonPrinter() if as_json else TextPrinter()
-    _follow(relay, start_of(after, place), printer, cursor_file, count, live=not no_wait, socket=socket)
+    try:
+        _follow(relay, start_of(after, place), printer, cursor_file, count, live=not no_wait, socket=socket)
+    except DesynchronizedError as error:
+        remove = "" if cursor_file is None else f"remove {cursor_file} and "
+        error.add_note(f"to read from the beginning, {remove}run it with --from earliest")
+        raise
 
 
 def _follow(
@@ -72,21 +80,22 @@ def _follow(
     """Page by page: print, flush, then say in the cursor file that it was printed."""
     stream = data_stream()
     remaining = count
-    with connect(socket, reconnect=True) as client:
+    with connect(socket, reconnect=True, waiting=Waits()) as client:
         if after == "latest" and cursor_file is not None:
             # What comes before the first event is printed must not be missed by the next following.
             after = client.attach(relay, "latest").through
             write_cursor_file(cursor_file, after)
-        for page in client.pages(relay, after, live=live):
-            if page.gap is not None:
-                say(sentence_of(page.gap))
-                stream.write(printer.gap(page.gap))
-            events = page.events[:remaining]
-            stream.writelines(map(printer.event, events))
-            reached = events[-1].cursor if events else page.through
-            remaining = None if remaining is None else remaining - len(events)
-            stream.flush()
-            if cursor_file is not None:
-                write_cursor_file(cursor_file, reached)
-            if remaining == 0:
-                return
+        with closed_after(client.pages(relay, after, live=live)) as pages:
+            for page in pages:
+                if page.gap is not None:
+                    say(sentence_of(page.gap))
+                    stream.write(printer.gap(page.gap))
+                events = page.events[:remaining]
+                stream.writelines(map(printer.event, events))
+                reached = events[-1].cursor if events else page.through
+                remaining = None if remaining is None else remaining - len(events)
+                stream.flush()
+                if cursor_file is not None:
+                    write_cursor_file(cursor_file, reached)
+                if remaining == 0:
+                    return

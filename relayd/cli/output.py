@@ -1,10 +1,11 @@
 """What is printed: data to standard output, talk to standard error (docs/reference/cli.md, "Output")."""
 
+import contextlib
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import BinaryIO, Final, Self
+from typing import Final, Self, TypeVar
 
 import click
 import msgspec
@@ -13,14 +14,49 @@ _json_encode: Final = msgspec.json.Encoder().encode
 _REFRESH_SECONDS: Final = 0.2
 
 
-def data_stream() -> BinaryIO:
+@contextlib.contextmanager
+def named(file: str, what_is_so: str = "") -> Generator[None]:
+    """Gives an OSError raised in it the name that the user knows the file by, and says what is so of it."""
+    try:
+        yield
+    except OSError as error:
+        # Made from its number it is of the same class: a broken pipe stays one.
+        said = (error.strerror or str(error)) + (f"; {what_is_so}" if what_is_so else "")
+        raise OSError(error.errno or 0, said, file) from error
+
+
+def _standard_output() -> contextlib.AbstractContextManager[None]:
+    return named("standard output")
+
+
+class DataStream:
+    """Standard output, for bytes; what the disk under it refuses is told by its name."""
+
+    def write(self, data: bytes) -> None:
+        """Writes bytes, now or at the next flush."""
+        with _standard_output():
+            sys.stdout.buffer.write(data)
+
+    def writelines(self, lines: Iterable[bytes]) -> None:
+        """Writes each of `lines`."""
+        with _standard_output():
+            sys.stdout.buffer.writelines(lines)
+
+    def flush(self) -> None:
+        """Returns when everything has left."""
+        with _standard_output():
+            sys.stdout.buffer.flush()
+
+
+def data_stream() -> DataStream:
     """Standard output, for bytes."""
-    return sys.stdout.buffer
+    return DataStream()
 
 
 def print_data(text: str) -> None:
     """A line of data."""
-    click.echo(text)
+    with _standard_output():
+        click.echo(text)
 
 
 def print_json(document: object) -> None:
@@ -28,6 +64,24 @@ def print_json(document: object) -> None:
     stream = data_stream()
     stream.write(_json_encode(document) + b"\n")
     stream.flush()
+
+
+T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def closed_after(iterator: Iterator[T]) -> Generator[Iterator[T]]:
+    """Closes a generator however the block is left, and not whenever nobody holds it any more."""
+    try:
+        yield iterator
+    finally:
+        if isinstance(iterator, Generator):
+            iterator.close()
+
+
+def on_terminal() -> bool:
+    """Whether somebody reads standard error as it is written."""
+    return sys.stderr.isatty()
 
 
 def say(text: str) -> None:
@@ -52,7 +106,7 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         )
         return "  ".join(padded).rstrip()
 
-    click.secho(line(names), bold=True)
+    print_data(click.style(line(names), bold=True))
     for row in rows:
         print_data(line(row))
 
@@ -98,7 +152,7 @@ class Progress:
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._shown = not quiet and sys.stderr.isatty()
+        self._shown = not quiet and on_terminal()
         self._started = time.monotonic()
         self._next = self._started + _REFRESH_SECONDS
         self._dirty = False

@@ -1,12 +1,20 @@
 """`relayd relays`, `open`, `status` and `delete`: relays as wholes."""
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
-from relayd.cli.options import confirm, connect, json_option, relay_argument, retention, socket_option
+from relayd.cli.options import (
+    complete_retention,
+    confirm,
+    connect,
+    json_option,
+    relay_argument,
+    retention,
+    socket_option,
+)
 from relayd.cli.output import (
     format_age,
     format_bytes,
@@ -19,6 +27,10 @@ from relayd.cli.output import (
 )
 from relayd.protocol.cursor import Cursor, format_cursor
 from relayd.protocol.kinds import Retention, RetentionBytes
+from relayd.protocol.limits import MIB
+
+SEGMENT_BYTES: Final = 8 * MIB
+"""The default of `segment_bytes` (docs/reference/settings.md)."""
 
 if TYPE_CHECKING:
     from relayd.protocol.messages import RelayStatus
@@ -43,6 +55,13 @@ class OpenedDocument(msgspec.Struct):
     created: bool
 
 
+class DeletedDocument(msgspec.Struct):
+    """What `relayd delete --json` prints."""
+
+    relay: str
+    store: str
+
+
 class StatusDocument(msgspec.Struct):
     """What `relayd status --json` prints; cursors and the store are text, times milliseconds since 1970."""
 
@@ -58,6 +77,7 @@ class StatusDocument(msgspec.Struct):
     evicted: str
     retention: str
     retention_bytes: int | None
+    max_active: int
     consumers: dict[str, str]
     readers: int
     disk_bytes: int
@@ -105,6 +125,7 @@ def relays(*, socket: str | None, as_json: bool) -> None:
 @click.option(
     "--retention",
     type=retention,
+    shell_complete=complete_retention,
     metavar="checkpointed|acknowledged|SIZE",
     help="What is kept: up to checkpoints (default), up to acknowledgements, or a size like 64MiB. Set once.",
 )
@@ -120,6 +141,9 @@ def open_relay(
     $ relayd open --create --retention 64MiB build
     1-0cc175b9c0f1b6a831c399e269772661
     """  # noqa: D301
+    if isinstance(retention, RetentionBytes) and retention.bytes < SEGMENT_BYTES:
+        least = format_bytes(SEGMENT_BYTES)
+        say(f"events go by whole segments: at least one is kept, {least} where `segment_bytes` is not set")
     with connect(socket) as client:
         opened = client.open(relay, create=create, retention=retention, max_active=max_active)
     latest = format_cursor(opened.latest)
@@ -163,6 +187,7 @@ def _document(found: "RelayStatus") -> StatusDocument:
         evicted=format_cursor(found.evicted),
         retention="bytes" if isinstance(found.retention, RetentionBytes) else found.retention,
         retention_bytes=found.retention.bytes if isinstance(found.retention, RetentionBytes) else None,
+        max_active=found.max_active,
         consumers={name: format_cursor(cursor) for name, cursor in found.consumers.items()},
         readers=found.readers,
         disk_bytes=found.disk_bytes,
@@ -184,8 +209,10 @@ def _print_status(found: "RelayStatus") -> None:
         ("retained", _place(found.retained)),
         ("evicted", "nothing" if found.evicted.ordinal == 0 else f"through {_place(found.evicted)}"),
         ("retention", retention),
+        ("max_active", str(found.max_active)),
         ("readers", str(found.readers)),
         ("on disk", f"{format_bytes(found.disk_bytes)}, of it journal {format_bytes(found.journal_bytes)}"),
+        *([] if found.consumers else [("consumers", "none")]),
         *((f"consumer {name}", _place(cursor)) for name, cursor in sorted(found.consumers.items())),
         ("trouble", found.trouble or "none"),
     ]
@@ -202,7 +229,8 @@ def _place(cursor: Cursor) -> str:
 @relay_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @socket_option
-def delete(relay: str, *, yes: bool, socket: str | None) -> None:
+@json_option
+def delete(relay: str, *, yes: bool, socket: str | None, as_json: bool) -> None:
     """Remove RELAY for good, with its journal.
 
     \b
@@ -214,3 +242,5 @@ def delete(relay: str, *, yes: bool, socket: str | None) -> None:
         confirm(f"Remove relay {relay}, {opened.latest.ordinal} events, for good?", yes=yes)
         client.delete_relay(relay, opened.store)
     say(f"removed relay {relay}")
+    if as_json:
+        print_json(DeletedDocument(relay, opened.store.hex()))

@@ -12,7 +12,10 @@ from typing import Final
 import click
 
 from relayd.cli.commands import relayd
+from relayd.client.errors import NotConnectedError
 from relayd.protocol.errors import (
+    NameDetail,
+    NotFoundError,
     PositionDetail,
     RelaydError,
     UnavailableDetail,
@@ -97,6 +100,8 @@ def _report(error: Exception) -> int:
             _say(error.message)
             for line in _advice(error):
                 _say(line, prefix="  ")
+            if isinstance(error, NotConnectedError) and error.silent:
+                return RETRY
             return EXIT_CODES.get(error.code, RETRY if error.retryable else SOFTWARE)
         case OSError():
             place = f"{error.filename}: " if error.filename else ""
@@ -114,8 +119,14 @@ def _report(error: Exception) -> int:
 
 
 def _advice(error: RelaydError) -> list[str]:
-    """What the detail of an error adds for a person: where the damage is, where one can go on, what to run."""
+    """What an error adds for a person: where the damage is, where one can go on, what to run."""
+    return [*_detail(error), *getattr(error, "__notes__", ())]
+
+
+def _detail(error: RelaydError) -> list[str]:
     match error.detail:
+        case NameDetail(what="relay", name=name) if isinstance(error, NotFoundError) and "relayd " not in error.message:
+            return [f"`relayd relays` lists the relays there are; {name} is none of them"]
         case UnavailableDetail(reason=reason, hint=hint, file=file, offset=offset):
             place = "" if file is None else f" in {file}" + ("" if offset is None else f" at byte {offset}")
             return [f"reason: {reason}{place}", *([hint] if hint and hint not in error.message else [])]

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from relayd.cli.json_form import line_of_body
-from relayd.cli.options import json_option
+from relayd.cli.options import InputPath, complete_relay_of_state, json_option
 from relayd.cli.output import BytesRead, Progress, print_data, print_json, printable, say
 from relayd.protocol.cursor import Cursor
 from relayd.protocol.event import Body
@@ -50,8 +50,8 @@ class SalvageDocument(msgspec.Struct):
 
 
 @click.command()
-@click.argument("state", type=click.Path(exists=True, file_okay=False))
-@click.argument("relay")
+@click.argument("state", type=InputPath(file_okay=False))
+@click.argument("relay", shell_complete=complete_relay_of_state)
 @click.option("--tail", is_flag=True, help="Accept the loss of an end that may or may not have been answered.")
 @click.option(
     "--rescued",
@@ -62,8 +62,9 @@ class SalvageDocument(msgspec.Struct):
 def salvage(state: str, relay: str, *, tail: bool, rescued: str | None, as_json: bool) -> int:
     """Make a damaged relay open again, accepting loss. RELAY lies in the state directory STATE.
 
-    Everything intact is kept, nothing is deleted: damaged files go to the relay's quarantine/. The daemon may run;
-    `relayd open RELAY` has it try the relay again. Look first with `relayd verify`; a backup may be the better way.
+    Everything intact is kept, nothing is deleted: damaged files go to the relay's quarantine/. Where the relay does not
+    open, the daemon may run beside, and `relayd open RELAY` has it try again; a relay that it has open needs it
+    stopped first. Look first with `relayd verify`; a backup may be the better way.
 
     \b
     $ relayd salvage /var/lib/relayd build
@@ -88,9 +89,11 @@ def line_of(cursor: Cursor, body: Body) -> bytes:
 def _print(report: tool.SalvageReport) -> None:
     for damage in report.damages:
         where = f"damaged: {damage.file} at byte {damage.offset}: "
-        print_data(printable(where + (damage.what if damage.first is None else _span(damage.first, damage.last))))
-    for span in (*report.marked, *([report.lost] if report.lost else [])):
+        print_data(printable(where + _cost(damage)))
+    for span in report.marked:
         print_data(f"given up: {_span(*span)}")
+    if report.lost is not None:
+        print_data(f"given up: {_span(*report.lost, at_most=report.lost_at_most)}")
     if report.rescued_file is not None:
         print_data(printable(f"rescued: {report.rescued_events} events in {report.rescued_file}"))
     for name in report.quarantined:
@@ -103,7 +106,15 @@ def _print(report: tool.SalvageReport) -> None:
         print_data(f"relay {report.relay} opens as it is: nothing was changed")
 
 
-def _span(first: int, last: int | None) -> str:
+def _cost(damage: tool.DamagedPlace) -> str:
+    if damage.first is None or damage.last is None:
+        return damage.what
+    return _span(damage.first, damage.last, at_most=damage.at_most)
+
+
+def _span(first: int, last: int, *, at_most: bool = False) -> str:
+    if at_most:
+        return f"ordinals {first} to {last}, some of which may never have been used"
     return f"events {first} to {last}"
 
 
@@ -113,7 +124,7 @@ def _document(report: tool.SalvageReport) -> SalvageDocument:
         changed=report.changed,
         opens=report.refusal is None,
         refusal=report.refusal,
-        damages=[DamageLine(*msgspec.structs.astuple(damage)) for damage in report.damages],
+        damages=[DamageLine(d.file, d.offset, d.what, d.first, d.last) for d in report.damages],
         marked=[SpanLine(*span) for span in report.marked],
         lost=None if report.lost is None else SpanLine(*report.lost),
         rescued_events=report.rescued_events,

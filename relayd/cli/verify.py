@@ -6,8 +6,8 @@ from typing import Final
 import click
 import msgspec
 
-from relayd.cli.options import json_option
-from relayd.cli.output import BytesRead, Progress, format_bytes, print_data, print_json, printable
+from relayd.cli.options import InputPath, json_option
+from relayd.cli.output import BytesRead, Progress, closed_after, format_bytes, print_data, print_json, printable
 from relayd.recovery.verify import VerifyReport, measure_path, verify_path, verify_state
 from relayd.recovery.verify_files import Finding
 
@@ -42,7 +42,7 @@ class VerifyLine(msgspec.Struct):
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=InputPath())
 @click.option("--all", "whole_state", is_flag=True, help="PATH is a state directory: verify each relay in it.")
 @json_option
 def verify(paths: tuple[str, ...], *, whole_state: bool, as_json: bool) -> int:
@@ -56,8 +56,8 @@ def verify(paths: tuple[str, ...], *, whole_state: bool, as_json: bool) -> int:
     /var/lib/relayd/relays/build: 7 files, 300001 records, 9.0 MiB in 0.4 s (22.5 MiB/s): no damage
     """  # noqa: D301
     damaged = False
-    with Progress() as progress:
-        for report, seconds in _reports(paths, progress, whole_state=whole_state):
+    with Progress() as progress, closed_after(_reports(paths, progress, whole_state=whole_state)) as reports:
+        for report, seconds in reports:
             progress.clear()
             damaged = damaged or report.damaged
             if as_json:
@@ -83,7 +83,9 @@ def _print(report: VerifyReport, seconds: float) -> None:
         print_data(printable(f"{finding.reason}: {_place(finding)}: {finding.what}{_cost(finding)}"))
         print_data(printable(f"    {finding.hint}"))
     if report.refusal is not None:
-        print_data(printable(report.refusal))
+        # Why it does not open has been said, where something was found that it follows from.
+        found = any(not finding.harmless for finding in report.findings)
+        print_data(f"the relay does not open ({report.reason})" if found else printable(report.refusal))
     if report.in_flight_bytes:
         print_data(f"in flight: {report.in_flight_bytes} bytes, which a daemon is writing, were not looked at")
     rate = f" ({format_bytes(report.bytes / seconds)}/s)" if seconds > 0 else ""
@@ -96,7 +98,11 @@ def _place(finding: Finding) -> str:
 
 
 def _cost(finding: Finding) -> str:
-    return "" if finding.first is None else f" (events {finding.first} to {finding.last})"
+    if finding.first is None:
+        return ""
+    if finding.at_most:
+        return f" (ordinals {finding.first} to {finding.last}, some of which may never have been used)"
+    return f" (events {finding.first} to {finding.last})"
 
 
 def _line(report: VerifyReport, seconds: float) -> VerifyLine:

@@ -10,7 +10,7 @@ from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint_if_cancelled
 
 from relayd.client.alink import AsyncLink, Pending
 from relayd.client.backoff import Backoff
-from relayd.client.errors import ConnectionLostError
+from relayd.client.errors import OWN_ERRORS, ConnectionLostError
 from relayd.client.producing import Batch, Producing
 from relayd.protocol.cursor import Cursor
 from relayd.protocol.errors import RelaydError
@@ -38,9 +38,23 @@ class AsyncProducer:
         self._progress = anyio.Event()
 
     async def __aenter__(self) -> Self:
-        self._producing.stands(await self._client.call(self._producing.where()))
+        await self._start()
         self._client.tasks.start_soon(self._run)
         return self
+
+    async def _start(self) -> None:
+        """Asks where the stream stands; what time lifts is waited out here as in `flush`."""
+        while True:
+            try:
+                answer = await self._client.call(self._producing.where())
+            except RelaydError as error:
+                if not self._client.reconnect or not error.retryable or isinstance(error, OWN_ERRORS):
+                    raise
+                await anyio.sleep(self._backoff.next_seconds())
+            else:
+                break
+        self._backoff.reset()
+        self._producing.stands(answer)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -55,6 +69,11 @@ class AsyncProducer:
     def position(self) -> int:
         """The sequence of the last event that is known durable; 0: none yet."""
         return self._producing.position
+
+    @property
+    def through(self) -> Cursor | None:
+        """The cursor of the last event of this producer that is known durable; None: none yet."""
+        return self._producing.through
 
     async def record(self, kind: str, data: object = None, command_id: str | None = None) -> int:
         """Takes an event in and gives its sequence; `flush` says when it is durable.

@@ -3,8 +3,8 @@
 docs/reference/protocol.md, "Operations". A call may be repeated where doing it twice is doing it once.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -12,7 +12,7 @@ from relayd.client.errors import ProtocolViolationError
 from relayd.protocol.cursor import Cursor, parse_cursor
 from relayd.protocol.errors import ErrorResponse, FieldDetail, InvalidRequestError, ShuttingDownError, from_wire
 from relayd.protocol.event import NIL
-from relayd.protocol.kinds import Retention
+from relayd.protocol.kinds import Retention, RetentionBytes
 from relayd.protocol.limits import PAGE_BYTES_DEFAULT
 from relayd.protocol.messages import (
     Acknowledge,
@@ -50,6 +50,7 @@ PositionLike = Position | str | Mapping[str, str]
 """A cursor, its text, "earliest", "latest", or where a consumer stands: `{"consumer": name}`."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+_EVENT_LENGTHS: Final = (2, 3)
 
 
 ENCODING_ERRORS: Final = (TypeError, ValueError, OverflowError, RecursionError)
@@ -84,7 +85,7 @@ def relays() -> Call[RelayList]:
 
 def open_relay(relay: str, *, create: bool, retention: Retention | None, max_active: int | None) -> Call[Opened]:
     """Opens a relay; repeated, it is opened still, and `created` may be False though the first try made it."""
-    return Call(Open(0, named(relay), create, retention, max_active), Opened)
+    return Call(Open(0, named(relay), create, _retention(retention), max_active), Opened)
 
 
 def delete_relay(relay: str, store: bytes) -> Call[Done]:
@@ -152,10 +153,34 @@ def named(relay: str) -> str:
     return relay
 
 
+def _retention(given: object) -> Retention | None:
+    """`given`, if it is a retention. Raises InvalidRequestError."""
+    if given is None or (isinstance(given, str) and given in ("checkpointed", "acknowledged")):
+        return given
+    # A struct that is made in Python checks nothing by itself.
+    if isinstance(given, RetentionBytes) and isinstance(cast("object", given.bytes), int) and given.bytes >= 1:
+        return given
+    expected = '"checkpointed", "acknowledged", or RetentionBytes with a number of bytes'
+    raise InvalidRequestError(f"{given!r} is no retention; one is {expected}", FieldDetail("retention", expected))
+
+
+def _check_shape(event: object) -> None:
+    """Tells what is no event as such: `record("r", ("x", 1))` is one pair where a list of pairs belongs."""
+    if isinstance(event, tuple | list):
+        members = cast("Sequence[object]", event)
+        if len(members) in _EVENT_LENGTHS and isinstance(members[0], str):
+            return
+    expected = "a list of (kind, data) or (kind, data, command_id)"
+    raise InvalidRequestError(
+        f"{event!r:.100} is no event; what is recorded is {expected}", FieldDetail("events", expected)
+    )
+
+
 def encode_event(event: NewEventLike) -> NewEvent:
-    """An event as it is sent. Raises InvalidRequestError where its data has no MessagePack form."""
+    """An event as it is sent. Raises InvalidRequestError for what is none, or has no MessagePack form."""
     if isinstance(event, NewEvent):
         return event
+    _check_shape(event)
     kind, data = event[0], event[1]
     try:
         raw = NIL if data is None else msgspec.Raw(_encode(data))
@@ -191,5 +216,10 @@ def position(given: PositionLike) -> Position:
             return given
         return cursor(given)
     if isinstance(given, Mapping):
+        if list(given) != ["consumer"]:
+            expected = '{"consumer": name}'
+            raise InvalidRequestError(
+                f"{dict(given)!r:.100} is no place to begin; a consumer's is {expected}", FieldDetail("after", expected)
+            )
         return ConsumerPosition(given["consumer"])
     return given if isinstance(given, ConsumerPosition) else cursor(given)

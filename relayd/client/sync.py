@@ -3,7 +3,7 @@
 A client is for one thread at a time. Give each thread its own.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -36,6 +36,9 @@ class Client:
     was lost and asking again is not safe (with `reconnect` False: whenever it was lost), NoAnswerError after
     `timeout` seconds beyond its own `wait_ms`, and ProtocolViolationError for an answer that cannot be believed.
     Constructing it connects; raises NotConnectedError where no daemon listens.
+
+    `waiting` is told of each trouble that a call waits out instead of raising it (a daemon that is gone, a disk
+    without room), once a try, and of None when that is over.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Client:
         worker: str | None = None,
         reconnect: bool = True,
         timeout: float | None = None,
+        waiting: Callable[[RelaydError | None], None] | None = None,
     ) -> None:
         self.socket = socket or default_socket()
         self.reconnect = reconnect
@@ -55,6 +59,8 @@ class Client:
         self._who = identities(client, asker, author, worker)
         self._backoff = Backoff()
         self._closed = False
+        self._waiting = waiting
+        self._troubled = False
         self._link = Link(self.socket, self._who, Deadline(timeout))
 
     def __enter__(self) -> Self:
@@ -186,9 +192,12 @@ class Client:
                     if not self.reconnect and error.retryable:
                         raise
                     found = following.refused(error)
+                    if found is None:
+                        self.waits(error)
                     call = following.next_call()
                 else:
                     backoff.reset()
+                    self.waits(None)
                     following.advance(page)
                     asked, call = call, following.next_call()
                     if call is not None and following.catching_up:
@@ -257,9 +266,17 @@ class Client:
             except RelaydError as error:
                 if not error.retryable:
                     raise
+                self.waits(error)
             else:
                 self._backoff.reset()
+                self.waits(None)
                 return self._link
+
+    def waits(self, trouble: RelaydError | None) -> None:
+        """Tells `waiting` of a trouble that is waited out, or, after one, that it is over."""
+        if self._waiting is not None and (trouble is not None or self._troubled):
+            self._troubled = trouble is not None
+            self._waiting(trouble)
 
     def _deadline(self, call: Call[R]) -> Deadline:
         return Deadline(None if self.timeout is None else self.timeout + call.wait_seconds)

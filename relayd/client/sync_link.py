@@ -10,7 +10,7 @@ import socket
 import time
 from typing import Final
 
-from relayd.client.errors import NoAnswerError, cannot_reach, lost, silent
+from relayd.client.errors import SEND_AGAIN, NoAnswerError, cannot_reach, lost, silent
 from relayd.client.session import WELCOME_SECONDS_MAX, Identities, Session, welcome_of
 from relayd.protocol.errors import RelaydError
 from relayd.protocol.messages import AnyResponse, Request, Welcome
@@ -34,7 +34,8 @@ class Deadline:
         left = self._at - time.monotonic()
         if left <= 0:
             raise NoAnswerError(
-                f"the daemon did not answer within {self.seconds:g} s; what was asked for may be done all the same"
+                f"the daemon did not answer within {self.seconds:g} s; what was asked for may be done all the same:"
+                f" {SEND_AGAIN}"
             )
         return int(left * 1000) + 1
 

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from relayd.client.backoff import Backoff
-from relayd.client.errors import ConnectionLostError
+from relayd.client.errors import OWN_ERRORS, ConnectionLostError
 from relayd.client.producing import Batch, Producing
 from relayd.client.sync_link import Deadline, Link
 from relayd.protocol.cursor import Cursor
@@ -53,6 +53,11 @@ class Producer:
         """The sequence of the last event that is known durable; 0: none yet."""
         return self._producing.position
 
+    @property
+    def through(self) -> Cursor | None:
+        """The cursor of the last event of this producer that is known durable; None: none yet."""
+        return self._producing.through
+
     def record(self, kind: str, data: object = None, command_id: str | None = None) -> int:
         """Takes an event in and gives its sequence; `flush` says when it is durable.
 
@@ -92,7 +97,20 @@ class Producer:
         return self._producing.through
 
     def _start(self) -> None:
-        self._producing.stands(self._client.call(self._producing.where()))
+        """Asks where the stream stands; what time lifts is waited out here as in `flush`."""
+        while True:
+            try:
+                answer = self._client.call(self._producing.where())
+            except RelaydError as error:
+                if not self._client.reconnect or not error.retryable or isinstance(error, OWN_ERRORS):
+                    raise
+                self._client.waits(error)
+                time.sleep(self._backoff.next_seconds())
+            else:
+                break
+        self._client.waits(None)
+        self._backoff.reset()
+        self._producing.stands(answer)
         self._started = True
 
     def _step(self, *, wait: bool) -> None:
@@ -157,6 +175,9 @@ class Producer:
             self._producing.refused(error)
             if not self._client.reconnect and error.retryable:
                 self._producing.failed = error
+            elif error.retryable:
+                self._client.waits(error)
         else:
             self._backoff.reset()
+            self._client.waits(None)
             self._producing.recorded(batch, answer)

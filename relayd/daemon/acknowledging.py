@@ -122,12 +122,19 @@ class Acknowledging:
         if self._reached(request):
             self._answer(reply, request.consumer)
             return
-        waiter = _Waiter(request, reply)
         if request.wait_ms == 0:
-            raise self._timeout(request)
+            # It waits for nobody, but what was said before it counts.
+            self.after(reply, lambda: self._answer_now(request, reply))
+            return
+        waiter = _Waiter(request, reply)
         reply.wait(lambda: self._no_longer_waits(waiter))
         waiter.deadline = self._environment.deadlines.after(request.wait_ms / 1000, lambda: self._time_is_up(waiter))
         self._waiting[waiter] = None
+
+    def _answer_now(self, request: AwaitAcknowledged, reply: Reply) -> None:
+        if not self._reached(request):
+            raise self._timeout(request)
+        self._answer(reply, request.consumer)
 
     def _reached(self, request: AwaitAcknowledged) -> bool:
         return self._memory.acknowledgements.cursor_of(request.consumer).ordinal >= request.through.ordinal

@@ -161,7 +161,8 @@ class Entry:
             created = await self._make_if_asked()
         except OSError as error:
             self._settled.set()
-            self._queue.popleft()[1].refuse(storage_error(error, f"making relay {self.name}"))
+            told = self._no_descriptor("made") if lacks_descriptors(error) else None
+            self._queue.popleft()[1].refuse(told or storage_error(error, f"making relay {self.name}"))
             return
         try:
             opened = await self._files.open(self.name, self._synced)
@@ -218,8 +219,7 @@ class Entry:
     def _did_not_open(self, error: RelaydError | OSError) -> None:
         told: RelaydError
         if isinstance(error, OSError) and lacks_descriptors(error):
-            message = f"relay {self.name} cannot be opened as no descriptor is free; it is tried again when asked for"
-            told = OverloadedError(message, BoundDetail("descriptors"))
+            told = self._no_descriptor("opened")
         else:
             told = error if isinstance(error, RelaydError) else storage_error(error, f"opening relay {self.name}")
         if isinstance(told, NotFoundError | OverloadedError):
@@ -235,6 +235,10 @@ class Entry:
         self._settled.set()
         if self._queue:
             self._queue.popleft()[1].refuse(told)
+
+    def _no_descriptor(self, what: str) -> OverloadedError:
+        message = f"relay {self.name} cannot be {what} as no descriptor is free; it is tried again when asked for"
+        return OverloadedError(message, BoundDetail("descriptors"))
 
     def _after(self, ending: Ending) -> None:
         """What follows from the host's end."""

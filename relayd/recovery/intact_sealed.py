@@ -14,6 +14,7 @@ from relayd.journal.frames import FRAME_PLAIN_BYTES_MAX, FRAME_STORED_BYTES_MAX
 from relayd.journal.names import SegmentKind, SegmentName
 from relayd.journal.sealed import LaterSealedFormatError, SealedError, SealedIndex, read_frame, read_index
 from relayd.journal.storage import File
+from relayd.protocol.cursor import Span
 from relayd.protocol.event import RECORD_HEADER_BYTES, Record
 from relayd.protocol.limits import MIB, ORDINAL_MAX
 from relayd.recovery.intact import Damage, Found, intact_record, scan_records
@@ -49,17 +50,24 @@ def _scan_frame(file: File, index: SealedIndex, number: int) -> Iterator[Found]:
     try:
         plain, what = read_frame(file, index, number), None
     except SealedError as error:
-        stored = file.read(frame.size, frame.offset)
-        plain, what = _expand(stored)[0], str(error)
+        plain, what = None, str(error)
+    yield from scan_frame(plain, file.read(frame.size, frame.offset), Span(frame.first, last), frame.offset, what)
+
+
+def scan_frame(plain: bytes | None, stored: bytes, span: Span, offset: int, what: str | None) -> Iterator[Found]:
+    """A frame of whole records, which should be `span`. `plain`: what it expands to; None where it is damaged: `what`.
+
+    Of a damaged one, what still can be expanded of the bytes `stored` is taken.
+    """
     lost = False
-    for found in scan_records(memoryview(plain), frame.first, last):
+    for found in scan_records(memoryview(_expand(stored)[0] if plain is None else plain), *span):
         if isinstance(found, Record):
             yield found
         else:
             lost = True
-            yield found._replace(offset=frame.offset, what=what or found.what)
+            yield found._replace(offset=offset, what=what or found.what)
     if what is not None and not lost:
-        yield Damage(frame.offset, last + 1, last, what)
+        yield Damage(offset, span.last + 1, span.last, what)
 
 
 def _scan_without_index(file: File, name: SegmentName) -> Iterator[Found]:

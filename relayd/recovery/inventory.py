@@ -4,7 +4,7 @@ Read for salvage: nothing is changed, and one segment is in memory at a time.
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -47,14 +47,25 @@ class Contents(NamedTuple):
 
     @property
     def last_named(self) -> int:
-        """The greatest ordinal that it, or its name, tells of; 0 where it is not this relay's or under a wrong name."""
+        """The greatest ordinal that it, or its name, tells of or leaves room for; 0 where it is not this relay's.
+
+        Under a wrong name only its records count.
+        """
+        return self._last(self.damages)
+
+    @property
+    def last_told(self) -> int:
+        """As `last_named`, without those of which only room is known."""
+        return self._last(damage for damage in self.damages if not damage.at_most)
+
+    def _last(self, damages: Iterable[Damage]) -> int:
         if self.foreign:
             return 0
         greatest = max((run.last for run in self.runs), default=0)
         named = self.name.kind is not SegmentKind.ACTIVE
         if named and any(run.first < self.name.first or run.last > self.name.last for run in self.runs):
             return greatest
-        return max(greatest, self.name.last, *(damage.last for damage in self.damages), 0)
+        return max(greatest, self.name.last, *(damage.last for damage in damages), 0)
 
 
 class ActiveContents(NamedTuple):
@@ -101,7 +112,8 @@ def take_stock_of_active(found: Survey, evidence: Evidence, progress: Progress, 
     contents = _collect(name, _scan_active(content, judged, name), content[24:40] if verdict.header else None)
     if judged.answered_behind:
         last = max(contents.last_named, evidence.before)
-        what = "the file is shorter than it is known to have been synced"
+        shorter = "the file is shorter than it is known to have been synced"
+        what = "the file is missing, and is known to have held events" if found.active.missing else shorter
         behind = Damage(len(content), last + 1, last + judged.answered_behind, what, at_most=True)
         contents = contents._replace(damages=(*contents.damages, behind))
     progress(len(content))
@@ -149,7 +161,7 @@ def _scan(found: Survey, file: File, name: SegmentName) -> Iterator[Found]:
 
 def _scan_active(content: bytes, judged: Judged, name: SegmentName) -> Iterator[Found]:
     """What counts of active.log; where it does not tell its first ordinal itself, that is the one in `name`."""
-    if judged.stop or judged.damaged:
+    if content and (judged.stop or judged.damaged):
         yield from scan_segment(memoryview(content), judged.stop, name.first)
 
 

@@ -100,7 +100,8 @@ def open_relay(
     `tail_bytes`: how much of the newest records is kept in memory.
 
     Raises OpeningError, an UnavailableError: where the reading half refused, no byte was changed. Its `synced` is to be
-    given to the next opening in this process.
+    given to the next opening in this process. Raises OSError where the process or the system is out of descriptors:
+    nothing is wrong with the relay, and the next opening is given the same `synced` again.
     """
     try:
         found = survey(relay, synced)

@@ -13,12 +13,16 @@ from typing import Final, NamedTuple
 
 from relayd.journal.names import ACTIVE, JOURNAL, SNAPSHOT, WATERMARK, SegmentKind, SegmentName, parse_segment_name
 from relayd.journal.real_storage import RealFile, Reserve, open_state_directory
-from relayd.journal.segment import decode_segment_header
+from relayd.journal.segment import SEGMENT_HEADER_BYTES, decode_segment_header
 from relayd.journal.storage import Directory, File, ForeignFileError, Identity
 from relayd.journal.watermark import WATERMARK_BYTES, Watermark, decode_watermark
 from relayd.protocol.errors import NameDetail, NotFoundError
 from relayd.recovery.judged import Judged, judge
 from relayd.recovery.proof import Evidence, Verdict, decide
+from relayd.recovery.survey import sealed_newest_first
+
+RELAYS: Final = "relays"
+"""The directory of the relays, in a state directory."""
 
 _TRIES: Final = 5
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -40,7 +44,8 @@ class ActiveView(NamedTuple):
     """active.log as far as it is to be looked at.
 
     `stop`: everything before it counts. `in_flight`: bytes behind the watermark of a relay that a daemon has open.
-    `judged`: how the end was judged where no daemon has it open.
+    `judged`: how the end was judged where no daemon has it open. `missing`: there is no such file, and the watermark
+    says that there was.
     """
 
     content: bytes
@@ -48,6 +53,7 @@ class ActiveView(NamedTuple):
     in_flight: int
     judged: Judged | None
     verdict: Verdict | None
+    missing: bool = False
 
 
 @contextlib.contextmanager
@@ -77,6 +83,11 @@ def _open_journal(path: str, stack: contextlib.ExitStack) -> JournalPlace:
             return JournalPlace(relay, directory)
     if not segment_names(directory) and directory.stat(ACTIVE) is None:
         message = f"{path} is neither a relay's directory nor a journal: no segment is in it, and no `{JOURNAL}`"
+        if directory.stat(RELAYS) is not None:
+            message = (
+                f"{path} is a state directory; its relays are {path.rstrip('/')}/{RELAYS}/NAME, and "
+                f"`relayd verify --all {path}` checks every one"
+            )
         raise NotFoundError(message, NameDetail("journal", path))
     return JournalPlace(None, directory)
 
@@ -115,7 +126,10 @@ def read_watermark(relay: Directory) -> Watermark | None:
 
 
 def view_active(place: JournalPlace, before: int, *, live: bool) -> ActiveView | None:
-    """active.log and where to stop in it; None where it is missing. `before`: the last ordinal of the other files."""
+    """active.log and where to stop in it. `before`: the last ordinal of the other files.
+
+    None where it is missing, and nothing says that it held anything.
+    """
     content = b""
     for _ in range(_TRIES):
         watermark = None if place.relay is None else read_watermark(place.relay)
@@ -123,23 +137,44 @@ def view_active(place: JournalPlace, before: int, *, live: bool) -> ActiveView |
             with contextlib.closing(place.journal.open(ACTIVE, "read")) as file:
                 content = file.read(file.size(), 0)
         except FileNotFoundError:
-            return None
+            return None if live else _missing(place, watermark, before)
         header = decode_segment_header(content)
         if not live:
-            return _judged(content, watermark, before)
+            others = frozenset[bytes]() if header is not None else _other_ids(place.journal)
+            return _judged(content, watermark, before, others)
         if header is not None and watermark is not None and watermark.segment == header.segment:
             # The watermark was read first: what it says was in the file before that was read.
             return ActiveView(content, watermark.offset, len(content) - watermark.offset, None, None)
     return ActiveView(content, 0, len(content), None, None)
 
 
+def _missing(place: JournalPlace, watermark: Watermark | None, before: int) -> ActiveView | None:
+    """A watermark that names no other file here is that of the file that is gone."""
+    if watermark is None or watermark.offset <= SEGMENT_HEADER_BYTES:
+        return None
+    view = _judged(b"", watermark, before, _other_ids(place.journal))
+    return view._replace(missing=True) if view.judged is not None and view.judged.damaged else None
+
+
+def _other_ids(journal: Directory) -> frozenset[bytes]:
+    """The segment ids of the other files, as far as they tell."""
+    names = segment_names(journal)
+    ids = {index.segment for index in sealed_newest_first(journal, tuple(names))}
+    for name in names:
+        if name.kind is SegmentKind.ROTATED:
+            with contextlib.suppress(OSError), contextlib.closing(journal.open(name.text, "read")) as file:
+                header = decode_segment_header(file.read(SEGMENT_HEADER_BYTES, 0))
+                ids |= set() if header is None else {header.segment}
+    return frozenset(ids)
+
+
 def judge_lone(content: bytes) -> ActiveView:
     """A file of groups of which nothing else is known."""
-    return _judged(content, None, 0)
+    return _judged(content, None, 0, frozenset())
 
 
-def _judged(content: bytes, watermark: Watermark | None, before: int) -> ActiveView:
-    evidence = Evidence(watermark=watermark, before=before)
+def _judged(content: bytes, watermark: Watermark | None, before: int, others: frozenset[bytes]) -> ActiveView:
+    evidence = Evidence(watermark=watermark, others=others, before=before)
     verdict = decide(content, evidence)
     judged = judge(content, verdict, evidence)
     return ActiveView(content, judged.stop, 0, judged, verdict)

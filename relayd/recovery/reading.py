@@ -194,18 +194,18 @@ class _Attempt:
         if verdict.word == "corrupt" and verdict.only_ordinals:
             raise self._ahead(last)
         if verdict.word == "corrupt":
-            gone = "active.log is missing" if self._found.active.missing else "no whole group stands here"
+            gone = "active.log is missing" if self._found.active.missing else _does_not_check(last)
             until = (
-                f"it is known to have been synced up to offset {verdict.proof}"
+                f"the file is known to have been synced up to offset {verdict.proof}"
                 if verdict.proof > x
-                else (f"ordinals up to {self._greatest_proven()} were answered")
+                else f"ordinals up to {self._greatest_proven()} were answered"
             )
-            message = f"{gone}, though {until}: everything after ordinal {last} is damaged"
+            message = f"{gone}, though {until}"
             raise refusal(relay, "journal_corrupt", message, file=ACTIVE_FILE, offset=x)
         if verdict.word == "undecidable":
             message = (
-                f"after ordinal {last} there are {verdict.used - x} bytes that are no whole group, and nothing tells a "
-                "write that was cut off from answered events that were damaged later"
+                f"{_does_not_check(last)}, and nothing tells whether its {verdict.used - x} bytes are a write that was "
+                "cut off, or answered events that were damaged later"
             )
             raise refusal(relay, "journal_undecided", message, file=ACTIVE_FILE, offset=x)
 
@@ -257,3 +257,8 @@ class _Attempt:
                 return None
         said = acknowledged.said
         return Acknowledgements(said.acknowledged, said.consumers)
+
+
+def _does_not_check(last: int) -> str:
+    """What stands at X, where `last` is the last ordinal before it."""
+    return f"the group after ordinal {last} does not check" if last else "the first group does not check"

@@ -20,7 +20,7 @@ Reason = Literal[
 ]
 
 _VERIFY_THEN_SALVAGE: Final = (
-    "`relayd verify {path}` shows every damaged place; bring the files back from a backup, or "
+    "`relayd verify {path}` says which events are damaged; bring the files back from a backup, or "
     "`relayd salvage {state} {relay}` sets what is damaged aside and keeps the rest"
 )
 _HINTS: Final[dict[Reason, str]] = {
@@ -58,9 +58,13 @@ class OpeningError(UnavailableError):
     It is what this process knows of a failed sync, and nothing on disk tells it.
     """
 
-    def __init__(self, message: str, detail: UnavailableDetail, synced: SyncedEnd | None = None) -> None:
+    def __init__(
+        self, message: str, detail: UnavailableDetail, synced: SyncedEnd | None = None, *, found: str | None = None
+    ) -> None:
         super().__init__(message, detail)
         self.synced = synced
+        self.found = message if found is None else found
+        """The message without what to do."""
 
     @property
     def reason(self) -> str:
@@ -70,15 +74,25 @@ class OpeningError(UnavailableError):
 
 
 def refusal(
-    relay: Directory, reason: Reason, message: str, *, file: str | None = None, offset: int | None = None
+    relay: Directory,
+    reason: Reason,
+    message: str,
+    *,
+    file: str | None = None,
+    offset: int | None = None,
+    hint: str | None = None,
 ) -> OpeningError:
-    """The error for `reason`. `file` is relative to the relay's directory; `message` says what was found."""
+    """The error for `reason`. `file` is relative to the relay's directory; `message` says what was found.
+
+    `hint`: what to do, where that is not the reason's own, with `{path}`, `{state}` and `{relay}` in it.
+    """
     path = PurePath(relay.path)
-    hint = _HINTS[reason].format(path=path, state=path.parent.parent, relay=path.name)
+    hint = (hint or _HINTS[reason]).format(path=path, state=path.parent.parent, relay=path.name)
     place = None if file is None else str(path / file)
     where = "" if place is None else f"{place}: " if offset is None else f"{place}, offset {offset}: "
-    text = f"relay {path.name} does not open ({reason}): {where}{message}. What to do: {hint}"
-    return OpeningError(text, UnavailableDetail(reason=reason, hint=hint, file=place, offset=offset))
+    found = f"relay {path.name} does not open ({reason}): {where}{message}"
+    detail = UnavailableDetail(reason=reason, hint=hint, file=place, offset=offset)
+    return OpeningError(f"{found}. What to do: {hint}", detail, found=found)
 
 
 def storage_refusal(relay: Directory, error: OSError, doing: str, *, file: str | None = None) -> OpeningError:

@@ -93,9 +93,15 @@ def restore(
 
 def _open_source(path: str) -> File:
     try:
-        return open_file(path)
+        file = open_file(path)
     except FileNotFoundError as error:
         raise _wrong(f"nothing is at {path}") from error
+    begin = file.read(HEADER_BYTES, 0)
+    # The two forms of a seed: framed as a snapshot is, and JSON.
+    if not is_backup(begin) and not begin.startswith(snapshot.MAGIC) and not begin.lstrip().startswith(b"{"):
+        file.close()
+        raise _wrong(f"{path} is neither a backup nor a seed")
+    return file
 
 
 def _relays(state: Directory) -> Directory:
@@ -175,7 +181,7 @@ def _proven(relay: Directory) -> Cursor:
         with contextlib.closing(found.journal):
             return read_relay(found).state.frontier
     except OpeningError as error:
-        raise _wrong(f"what was restored would not open: {error.message}") from error
+        raise _wrong(f"what was restored would not open: {error.found}") from error
 
 
 class _Restoring:

@@ -10,6 +10,8 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -17,33 +19,48 @@ from relayd.journal.names import JOURNAL
 from relayd.journal.real_storage import open_state_directory
 from relayd.journal.storage import Directory
 from relayd.journal.trouble import storage_error
-from relayd.protocol.errors import InvalidStateError, NameDetail, NotFoundError, StateDetail
+from relayd.protocol.errors import NameDetail, NotFoundError, RelaydError
 from relayd.protocol.names import is_relay_name
 from relayd.recovery import snapshot
 from relayd.recovery.inventory import Progress
+from relayd.recovery.places import is_live
 from relayd.recovery.reading import read_relay
 from relayd.recovery.refusal import OpeningError
 from relayd.recovery.salvage_analysis import Analysis, analyse
 from relayd.recovery.salvage_steps import Done, LineOf, Means, carry_out
 from relayd.recovery.survey import survey
 
+_HOLDER_BYTES_MAX: Final = 4096
+
+
+class RelayHeldError(RelaydError):
+    """Another process has the relay open; salvage can be run when it has closed it."""
+
+    code = "held"
+    retryable = True
+
 
 class DamagedPlace(msgspec.Struct, frozen=True):
-    """Damage that was found: a file of the journal, and the ordinals lost there (None: none)."""
+    """Damage that was found: a file of the journal, and the ordinals lost there (None: none).
+
+    `at_most`: how many stood there is not known, `last` is the greatest that could have.
+    """
 
     file: str
     offset: int
     what: str
     first: int | None = None
     last: int | None = None
+    at_most: bool = False
 
 
 class SalvageReport(msgspec.Struct, frozen=True):
     """What salvage found and did.
 
     `marked`: spans given up behind the state, each by an empty file; `lost`: the span that a `relay.lost` at its end
-    + 1 gives up. `rescued_events` are the intact ones in it, in `rescued_file`. `written`: sealed segments. `refusal`:
-    why the relay still does not open, None where it will.
+    + 1 gives up; `lost_at_most`: its end is the greatest ordinal that may have been used. `rescued_events` are the
+    intact ones in it, in `rescued_file`. `written`: sealed segments. `refusal`: why the relay still does not open, None
+    where it will.
     """
 
     relay: str
@@ -56,6 +73,7 @@ class SalvageReport(msgspec.Struct, frozen=True):
     written: tuple[str, ...] = ()
     quarantined: tuple[str, ...] = ()
     refusal: str | None = None
+    lost_at_most: bool = False
 
 
 def salvage(
@@ -73,7 +91,7 @@ def salvage(
     written, a JSON line of `line_of` each; without one, into the relay's quarantine/. `progress` is told the bytes read
     since its last call.
 
-    Raises NotFoundError; InvalidStateError, where a daemon has the relay open, or `rescued` is another file already;
+    Raises NotFoundError; RelayHeldError; InvalidStateError, where `rescued` is another file already;
     OpeningError, where salvage is not the way, with nothing changed; StorageFullError, StorageFailedError, and it can
     be run again.
     """
@@ -102,8 +120,7 @@ def salvage_relay(
 ) -> SalvageReport:
     """As `salvage`, for an open directory; the lock stays taken until that is closed."""
     if not relay.lock():
-        message = f"a daemon has the relay `{name}` open: it is in order, or stop the daemon first"
-        raise InvalidStateError(message, StateDetail("open"))
+        raise _held(relay, name)
     try:
         _make_journal(relay)
         found = survey(relay, None)
@@ -113,6 +130,30 @@ def salvage_relay(
         return _report(analysis, name, done, _refusal(relay))
     except OSError as error:
         raise storage_error(error, f"salvaging the relay `{name}`") from error
+
+
+def _held(relay: Directory, name: str) -> RelayHeldError:
+    """Who has it, as far as that can be told: a daemon holds the state directory too, another tool does not."""
+    with contextlib.closing(open_state_directory(str(Path(relay.path).parent.parent))) as state:
+        if not is_live(state):
+            return RelayHeldError(f"another tool is at work on relay `{name}`; run this again when it has ended")
+        pid = _pid_of_holder(state)
+    who = "a daemon" if pid is None else f"a daemon (pid {pid})"
+    return RelayHeldError(
+        f"{who} has relay `{name}` open; stop it, run this again, and start it. Until then readers are told of what "
+        "cannot be read."
+    )
+
+
+class _Holder(msgspec.Struct):
+    pid: int
+
+
+def _pid_of_holder(state: Directory) -> int | None:
+    """What the daemon wrote of itself, for messages only."""
+    with contextlib.suppress(OSError, msgspec.DecodeError), contextlib.closing(state.open("holder", "read")) as file:
+        return msgspec.json.decode(file.read(_HOLDER_BYTES_MAX, 0), type=_Holder).pid
+    return None
 
 
 def _make_journal(relay: Directory) -> None:
@@ -128,7 +169,8 @@ def _refusal(relay: Directory) -> str | None:
         with contextlib.closing(found.journal):
             read_relay(found)
     except OpeningError as error:
-        return error.message
+        # What to do would be salvage once more.
+        return error.found
     return None
 
 
@@ -145,6 +187,7 @@ def _report(analysis: Analysis, name: str, done: Done, refusal: str | None) -> S
         written=done.written,
         quarantined=done.quarantined,
         refusal=refusal,
+        lost_at_most=plan.at_most,
     )
 
 
@@ -154,4 +197,4 @@ def _places(analysis: Analysis) -> Iterator[DamagedPlace]:
         for damage in one.damages:
             lost = damage.lost
             first, last = (None, None) if lost is None else lost
-            yield DamagedPlace(file, damage.offset, damage.what, first, last)
+            yield DamagedPlace(file, damage.offset, damage.what, first, last, damage.at_most)

@@ -29,6 +29,10 @@ from relayd.relay.fold import FoldError, fold, new_state
 
 _FIRST_KINDS: Final = {"nothing": ("relay.created", RelayCreated), "seed": ("relay.restored", RelayRestored)}
 
+_NOTHING_LEFT: Final = (
+    "bring the relay's files back, or move {path} away and make it of a backup: `relayd restore {state} {relay} FILE`"
+)
+
 
 class Analysis(NamedTuple):
     """The files with what they hold, the state that goes on, and what is to be done."""
@@ -83,7 +87,7 @@ def _with_store(found: Survey) -> Survey:
     store = next(_stores_told(found), None)
     if store is None:
         message = "nothing readable says which store this is, neither snapshot nor segment: nothing is left to keep"
-        raise refusal(found.relay, "snapshot_lost", message, file=JOURNAL)
+        raise refusal(found.relay, "snapshot_lost", message, file=JOURNAL, hint=_NOTHING_LEFT)
     return found._replace(store=store)
 
 

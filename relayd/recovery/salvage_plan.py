@@ -48,7 +48,8 @@ class Plan(NamedTuple):
     `prefix`: all intact records that stay; `overlaps`: what stands intact in two files. `parts`: sealed segments to
     write, each from pieces that follow each other. `lost`: spans to be marked by an empty file. `remove`: files that go
     to quarantine. `unmark`: marks that hold no longer. `cut`: what the next event gives up, everything after the
-    prefix; `rescued`: the intact records in it. `fresh`: active.log is made anew.
+    prefix; `at_most`: how many were used is not known, and it ends with the greatest that can have been. `rescued`: the
+    intact records in it. `fresh`: active.log is made anew.
     """
 
     prefix: tuple[Piece, ...]
@@ -60,6 +61,7 @@ class Plan(NamedTuple):
     cut: Span | None
     rescued: tuple[Piece, ...]
     fresh: bool
+    at_most: bool = False
 
     @property
     def nothing(self) -> bool:
@@ -139,7 +141,8 @@ def plan_salvage(contents: Sequence[Contents], active: ActiveContents, known: Kn
     everything = [*contents, active.contents]
     given_up = standing_losses(everything)
     cover = cover_all(everything, given_up)
-    top = max(known.base, known.frontier, known.seen, *(one.last_named for one in everything), 0)
+    told = max(known.base, known.frontier, known.seen, *(one.last_told for one in everything), 0)
+    top = max(told, *(one.last_named for one in everything))
     holes = _holes(cover, given_up, known.base, top)
     cut = _cut(holes, known, top)
     end = top if cut is None else cut.first - 1
@@ -161,6 +164,7 @@ def plan_salvage(contents: Sequence[Contents], active: ActiveContents, known: Kn
         cut=cut,
         rescued=() if cut is None else tuple(_from(cover.pieces, cut.first)),
         fresh=fresh,
+        at_most=cut is not None and top > told,
     )
 
 

@@ -22,7 +22,7 @@ from relayd.journal.names import (
     segment_name,
 )
 from relayd.journal.storage import Directory, File
-from relayd.journal.trouble import lacks_room
+from relayd.journal.trouble import lacks_descriptors, lacks_room
 from relayd.journal.watermark import WATERMARK_BYTES, Watermark, encode_watermark
 from relayd.protocol.cursor import Cursor
 from relayd.recovery import acknowledged, snapshot
@@ -65,7 +65,10 @@ class Settled(NamedTuple):
 
 
 def settle(reading: Reading, name: str, new_id: Callable[[], bytes]) -> Settled:
-    """Does it. Raises OpeningError (`storage_failed`), with what the next opening has to know of a failed sync."""
+    """Does it. Raises OpeningError (`storage_failed`), with what the next opening has to know of a failed sync.
+
+    Raises OSError where the process is out of descriptors, and the next opening has to know nothing new.
+    """
     return _Settling(reading, name, new_id).run()
 
 
@@ -99,6 +102,9 @@ class _Settling:
             self._relay.sync()
         except OSError as error:
             self._close()
+            if lacks_descriptors(error) and self._synced in (None, _known_synced(self._reading)):
+                # Nothing is wrong with the disk, and nothing is to be remembered that the caller does not know.
+                raise
             refused = storage_refusal(
                 self._relay, error, "making the journal ready to be appended to", file=ACTIVE_FILE
             )

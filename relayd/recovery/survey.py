@@ -1,7 +1,8 @@
 """What an opening starts from: names, headers, the small files, active.log (docs/reference/journal.md, "Opening", 1-3).
 
 Reads and changes nothing. Every call that the disk fails refuses the open as `storage_failed`: a read error is never
-the end of a file, nor the absence of one.
+the end of a file, nor the absence of one. A process that is out of descriptors learns nothing of the disk: that OSError
+passes as it is.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ from relayd.journal.names import ACKNOWLEDGED, ACTIVE, JOURNAL, WATERMARK, Segme
 from relayd.journal.sealed import SealedError, SealedIndex, read_index
 from relayd.journal.segment import SEGMENT_HEADER_BYTES, SegmentHeader, decode_segment_header, is_later_segment
 from relayd.journal.storage import Directory
+from relayd.journal.trouble import lacks_descriptors
 from relayd.journal.watermark import WATERMARK_BYTES, Watermark, decode_watermark
 from relayd.recovery.acknowledged import AcknowledgedFile, decode_acknowledged
 from relayd.recovery.checked_map import CheckedMapError, LaterFormatError, read_bounded
@@ -68,17 +70,22 @@ class Survey(NamedTuple):
 
 @contextlib.contextmanager
 def refusing(relay: Directory, file: str, doing: str = "reading it") -> Generator[None]:
-    """Turns what a call on `file` raises into the refusal it means."""
+    """Turns what a call on `file` raises into the refusal it means. Raises OSError where descriptors are lacking."""
     try:
         yield
     except LaterFormatError as error:
         raise refusal(relay, "later_format", str(error), file=file) from error
     except OSError as error:
+        if lacks_descriptors(error):
+            raise
         raise storage_refusal(relay, error, doing, file=file) from error
 
 
 def survey(relay: Directory, synced: SyncedEnd | None) -> Survey:
-    """Reads it. The caller holds the relay's lock, and closes `journal` in the end. Raises OpeningError."""
+    """Reads it. The caller holds the relay's lock, and closes `journal` in the end.
+
+    Raises OpeningError; OSError where the process is out of descriptors, as `refusing` does everywhere.
+    """
     with refusing(relay, "snapshot"):
         generations = read_generations(relay)
     watermark = _read_watermark(relay)

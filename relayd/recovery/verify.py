@@ -11,15 +11,21 @@ from typing import Final
 
 import msgspec
 
-from relayd.journal.names import ACTIVE, SegmentKind, SegmentName, parse_segment_name
+from relayd.journal.names import ACTIVE, JOURNAL, SegmentKind, SegmentName, parse_segment_name
 from relayd.journal.real_storage import open_state_directory
-from relayd.journal.segment import SEGMENT_HEADER_BYTES, decode_segment_header
+from relayd.journal.sealed import LaterSealedFormatError
 from relayd.journal.storage import Directory, File
+from relayd.protocol.cursor import Span
+from relayd.protocol.errors import NameDetail, NotFoundError
+from relayd.protocol.event import Record
 from relayd.protocol.names import is_relay_name
 from relayd.recovery.backup import verify_backup
-from relayd.recovery.backup_format import is_backup
-from relayd.recovery.checked_map import LaterFormatError
+from relayd.recovery.bounds import gave_up, read_bounds
+from relayd.recovery.file_kinds import file_kind
+from relayd.recovery.intact import Found, scan_segment
+from relayd.recovery.intact_sealed import scan_sealed
 from relayd.recovery.places import (
+    RELAYS,
     ActiveView,
     JournalPlace,
     is_live,
@@ -30,16 +36,20 @@ from relayd.recovery.places import (
 )
 from relayd.recovery.reading import read_relay
 from relayd.recovery.refusal import OpeningError
-from relayd.recovery.snapshot import read_generations
-from relayd.recovery.survey import peek_sealed, survey
+from relayd.recovery.survey import survey
+from relayd.recovery.verify_advice import Owner, relay_of_segment, salvage_arguments
 from relayd.recovery.verify_files import (
     SMALL_FILES,
     Finding,
+    Held,
     Progress,
     Tally,
+    missing,
+    no_file_of_relayds,
     unreadable,
     verify_active_file,
     verify_lone_map,
+    verify_lone_watermark,
     verify_lost_mark,
     verify_rotated_file,
     verify_sealed_file,
@@ -47,14 +57,14 @@ from relayd.recovery.verify_files import (
 )
 
 _PASSES: Final = 5
-_SNIFF_BYTES: Final = 64
 
 
 class VerifyReport(msgspec.Struct, frozen=True):
     """What was checked at `path`, and what was found.
 
     `live`: a daemon has the relay open, and `in_flight_bytes` behind its watermark were not looked at. `refusal`: why
-    the relay would not open, None where it would, where a daemon has it open, and for what is no relay.
+    the relay would not open, and the word for it, None where it would, where a daemon has it open, and for what is no
+    relay.
     """
 
     path: str
@@ -65,6 +75,7 @@ class VerifyReport(msgspec.Struct, frozen=True):
     live: bool = False
     in_flight_bytes: int = 0
     refusal: str | None = None
+    reason: str | None = None
 
     @property
     def damaged(self) -> bool:
@@ -88,13 +99,16 @@ def verify_path(path: str, *, progress: Progress | None = None) -> VerifyReport:
 
 
 def verify_state(state_dir: str, *, progress: Progress | None = None) -> Iterator[VerifyReport]:
-    """A report of each relay of a state directory, in order of name. Raises OSError."""
+    """A report of each relay of a state directory, in order of name. Raises NotFoundError for what is none, OSError."""
     with contextlib.closing(open_state_directory(state_dir)) as state:
-        with contextlib.closing(state.directory("relays")) as relays:
+        if state.stat(RELAYS) is None:
+            message = f"{state_dir} is no state directory: it has no `{RELAYS}`"
+            raise NotFoundError(message, NameDetail("state directory", state_dir))
+        with contextlib.closing(state.directory(RELAYS)) as relays:
             names = [entry.name for entry in relays.entries() if entry.kind == "directory"]
-        for name in names:
+        for name in sorted(names):
             if is_relay_name(name):
-                yield verify_path(str(Path(state.path) / "relays" / name), progress=progress)
+                yield verify_path(str(Path(state.path) / RELAYS / name), progress=progress)
 
 
 def measure_path(path: str) -> int:
@@ -113,23 +127,28 @@ def _size_of(directory: Directory, name: str) -> int:
 
 def _verify_file(path: str, file: File, tally: Tally) -> Iterator[Finding]:
     """One file, by what it begins with; its name helps where that is damaged."""
-    begin = file.read(_SNIFF_BYTES, 0)
-    name = parse_segment_name(Path(path).name)
-    if is_backup(begin):
-        yield from verify_backup(file, path, tally)
-        return
-    if (name is not None and name.kind is SegmentKind.SEALED) or path.endswith(".log.zst"):
-        yield from verify_sealed_file(file, path, name, None, tally)
-        return
-    content = file.read(file.size(), 0)
-    findings = verify_lone_map(content, path, tally)
-    if findings is not None:
-        yield from findings
-    elif name is not None and name.kind is SegmentKind.ROTATED:
-        yield from verify_rotated_file(content, path, name, None, tally)
-    else:
-        view = judge_lone(content)
-        yield from verify_active_file(view, path, None, tally)
+    kind = file_kind(path, file)
+    owner = Owner(salvage=salvage_arguments(relay_of_segment(Path(path))))
+    match kind.kind:
+        case "backup":
+            yield from verify_backup(file, path, tally)
+        case "sealed":
+            yield from verify_sealed_file(file, path, kind.name, owner, tally)
+        case "lost":
+            assert kind.name is not None, "it is told by its name"
+            yield verify_lost_mark(kind.name, path)
+        case "groups" if kind.name is not None:
+            yield from verify_rotated_file(file.read(file.size(), 0), path, kind.name, owner, tally)
+        case "groups":
+            yield from verify_active_file(judge_lone(file.read(file.size(), 0)), path, None, owner, tally)
+        case "map":
+            yield from verify_lone_map(file.read(file.size(), 0), path, tally)
+        case "watermark":
+            yield from verify_lone_watermark(file.read(file.size(), 0), path, tally)
+        case "none":
+            tally.files += 1
+            tally.read(file.size())
+            yield no_file_of_relayds(path, kind.what)
 
 
 class _JournalCheck:
@@ -140,9 +159,16 @@ class _JournalCheck:
         self._place = place
         self._tally = tally
         self._live = place.relay is not None and is_live(place.relay)
-        self._store = _store_of(place)
+        self._bounds = read_bounds(place)
+        self._owner = self._make_owner()
         self._findings: list[Finding] = []
         self._seen: set[SegmentName] = set()
+        self._in_active = Held(None, None)
+
+    def _make_owner(self) -> Owner:
+        relay, bounds = self._place.relay, self._bounds
+        arguments = None if relay is None else salvage_arguments(Path(relay.path))
+        return Owner(bounds.store, arguments, bounds.base or 0, bounds.frontier, self._live)
 
     def run(self) -> VerifyReport:
         if self._place.relay is not None:
@@ -150,9 +176,9 @@ class _JournalCheck:
                 self._findings += verify_small_files(self._place.relay, self._tally)
         active = self._verify_segments()
         if active is not None:
-            label = self._place.prefix + ACTIVE
-            self._findings += verify_active_file(active, label, self._store, self._tally)
-        refusal = None if self._place.relay is None or self._live else _refusal(self._place.relay)
+            self._verify_active(active)
+        self._findings += self._missing(active)
+        refused = None if self._place.relay is None or self._live else _refusal(self._place.relay)
         tally = self._tally
         return VerifyReport(
             path=self._path,
@@ -162,8 +188,62 @@ class _JournalCheck:
             findings=tuple(self._findings),
             live=self._live,
             in_flight_bytes=0 if active is None else max(0, active.in_flight),
-            refusal=refusal,
+            refusal=None if refused is None else refused.message,
+            reason=None if refused is None else refused.reason,
         )
+
+    def _verify_active(self, view: ActiveView) -> None:
+        label = self._place.prefix + ACTIVE
+        before = max((name.last for name in self._seen), default=self._bounds.base or 0)
+        checking = verify_active_file(view, label, before + 1, self._owner, self._tally)
+        while True:
+            try:
+                self._findings.append(next(checking))
+            except StopIteration as end:
+                self._in_active = end.value
+                return
+
+    def _missing(self, active: ActiveView | None) -> Iterator[Finding]:
+        """Ordinals that no file holds, no event gave up, and nobody collected."""
+        label = JOURNAL if self._place.relay is not None else "."
+        spans = sorted(Span(name.first, name.last) for name in self._seen)
+        if self._in_active.span is not None:
+            spans.append(self._in_active.span)
+        # What was there when this began may have been collected since.
+        base = (read_bounds(self._place) if self._live else self._bounds).base
+        at = base if base is not None else spans[0].first - 1 if spans else 0
+        for span in spans:
+            hole = Span(at + 1, span.first - 1)
+            if hole.first <= hole.last and not self._gave_up(hole):
+                yield missing(label, hole, self._owner)
+            at = max(at, span.last)
+        # Of bytes in flight, and of a file that could not be read, nothing is known.
+        where = self._place.prefix + ACTIVE
+        unseen = any(one.file == where for one in self._findings) if active is None else active.in_flight > 0
+        if at < self._bounds.answered and not unseen:
+            yield missing(label, Span(at + 1, self._bounds.answered), self._owner)
+
+    def _gave_up(self, hole: Span) -> bool:
+        """Whether the record behind the hole is the `relay.lost` that names it."""
+        behind = hole.last + 1
+        record = self._in_active.record
+        if record is None or record.ordinal != behind:
+            name = next((name for name in self._seen if name.first == behind), None)
+            record = None if name is None else self._first_record(name)
+        return record is not None and record.ordinal == behind and gave_up(behind, bytes(record.body), hole)
+
+    def _first_record(self, name: SegmentName) -> Record | None:
+        if name.kind is SegmentKind.LOST:
+            return None
+        with (
+            contextlib.suppress(OSError, LaterSealedFormatError),
+            contextlib.closing(self._place.journal.open(name.text, "read")) as file,
+        ):
+            if name.kind is SegmentKind.SEALED:
+                return _first_in(scan_sealed(file, name))
+            content = file.read(file.size(), 0)
+            return _first_in(scan_segment(memoryview(content), len(content), name.first, name.last))
+        return None
 
     def _verify_segments(self) -> ActiveView | None:
         """All files but active.log, which is read before their names are: what it no longer holds is among them."""
@@ -198,43 +278,22 @@ class _JournalCheck:
             return [verify_lost_mark(name, label)]
         with contextlib.closing(self._place.journal.open(name.text, "read")) as file:
             if name.kind is SegmentKind.SEALED:
-                return list(verify_sealed_file(file, label, name, self._store, self._tally))
+                return list(verify_sealed_file(file, label, name, self._owner, self._tally))
             content = file.read(file.size(), 0)
-        return list(verify_rotated_file(content, label, name, self._store, self._tally))
+        return list(verify_rotated_file(content, label, name, self._owner, self._tally))
 
 
-def _store_of(place: JournalPlace) -> bytes | None:
-    """Whose journal it is: by the snapshots, else by active.log, else by the newest segment that tells."""
-    with contextlib.suppress(LaterFormatError):
-        usable = () if place.relay is None else read_generations(place.relay).usable
-        if usable:
-            return usable[0].snapshot.store
-    for text in (ACTIVE, *(name.text for name in reversed(segment_names(place.journal)))):
-        store = _store_in(place.journal, text)
-        if store is not None:
-            return store
-    return None
+def _first_in(scanned: Iterator[Found]) -> Record | None:
+    first = next(scanned, None)
+    return first if isinstance(first, Record) else None
 
 
-def _store_in(journal: Directory, text: str) -> bytes | None:
-    name = parse_segment_name(text)
-    if name is None or name.kind is SegmentKind.LOST:
-        return None
-    if name.kind is SegmentKind.SEALED:
-        index = peek_sealed(journal, name)
-        return None if index is None else index.store
-    with contextlib.suppress(FileNotFoundError), contextlib.closing(journal.open(text, "read")) as file:
-        header = decode_segment_header(file.read(SEGMENT_HEADER_BYTES, 0))
-        return None if header is None else header.store
-    return None
-
-
-def _refusal(relay: Directory) -> str | None:
+def _refusal(relay: Directory) -> OpeningError | None:
     try:
         found = survey(relay, None)
         with contextlib.closing(found.journal):
             read_relay(found)
     except OpeningError as error:
         # A daemon that has opened it meanwhile knows better.
-        return None if is_live(relay) else error.message
+        return None if is_live(relay) else error
     return None

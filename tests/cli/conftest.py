@@ -1,7 +1,5 @@
 """A client that answers from a script instead of a daemon, so that what is printed can be stated exactly."""
 
-# ruff: noqa: D102 - the methods are documented where the real ones stand
-
 import io
 import sys
 from types import SimpleNamespace
@@ -50,6 +48,10 @@ class FakeProducer:
         self.real.add(kind, data, command_id)
         self.recorded.append((kind, data, command_id))
 
+    @property
+    def through(self):
+        return Cursor(len(self.recorded) + 1, bytes(16)) if self.recorded else None
+
     def flush(self):
         self.flushes += 1
         return Cursor(len(self.recorded) + 1, bytes(16)) if self.recorded else None
@@ -83,9 +85,9 @@ class FakeClient:
     def status(self, relay):
         return RelayStatus(
             relay=relay, store=self.store, execution="idle", execution_since=1_700_000_000_000, latest=self.latest,
-            acknowledged=Cursor(2, bytes(16)), retained=GENESIS, evicted=GENESIS, retention="checkpointed", max_active=1,
-            consumers={"archive": Cursor(2, bytes(16))}, readers=1, last_event_at=1_700_000_000_123, disk_bytes=4096,
-            journal_bytes=2048,
+            acknowledged=Cursor(2, bytes(16)), retained=GENESIS, evicted=GENESIS, retention="checkpointed",
+            max_active=1, consumers={"archive": Cursor(2, bytes(16))}, readers=1,
+            last_event_at=1_700_000_000_123, disk_bytes=4096, journal_bytes=2048,
         )  # fmt: skip
 
     def delete_relay(self, relay, store):

@@ -63,5 +63,5 @@ def test_a_torn_end_is_told_and_is_no_damage(disk, command):
 
 def test_nothing_to_read_is_no_input(command, tmp_path):
     assert command("cat", str(tmp_path)).code == 66
-    assert command("cat", str(tmp_path / "nothing")).code == 64
+    assert command("cat", str(tmp_path / "nothing")).code == 66
     assert command("cat").code == 64

@@ -1,9 +1,8 @@
 """The cursor file of `relayd follow`: replaced whole, never read as what it is not."""
 
-import click
 import pytest
 
-from relayd.cli.cursor_file import read_cursor_file, write_cursor_file
+from relayd.cli.cursor_file import CursorFileError, check_cursor_file, read_cursor_file, write_cursor_file
 from relayd.protocol.cursor import Cursor
 
 
@@ -24,6 +23,24 @@ def test_what_is_written_is_read_again_and_nothing_else_is_left(cursor, tmp_path
 def test_a_file_without_a_cursor_is_refused_not_taken_for_a_fresh_start(content, tmp_path):
     path = tmp_path / "cursor"
     path.write_bytes(content)
-    with pytest.raises(click.UsageError, match="holds no cursor"):
+    with pytest.raises(CursorFileError, match="holds no cursor"):
         read_cursor_file(path)
     assert path.read_bytes() == content
+
+
+def test_a_directory_that_is_not_there_is_told_with_the_files_own_name(tmp_path):
+    path = tmp_path / "no" / "cursor"
+    with pytest.raises(FileNotFoundError) as raised:
+        check_cursor_file(path)
+    assert raised.value.filename == str(path)
+    check_cursor_file(tmp_path / "cursor")
+
+
+def test_what_cannot_be_written_is_named_as_the_user_did_and_stays(tmp_path):
+    path = tmp_path / "cursor"
+    path.write_text("7\n")
+    (tmp_path / ".cursor.new").mkdir()
+    with pytest.raises(OSError, match="nothing was replaced") as raised:
+        write_cursor_file(path, Cursor(8))
+    assert raised.value.filename == str(path)
+    assert path.read_text() == "7\n"

@@ -7,6 +7,7 @@ import pytest
 from relayd.cli import follow
 from relayd.client.events import Gap
 from relayd.protocol.cursor import Cursor, Span, format_cursor
+from relayd.protocol.errors import DesynchronizedError
 
 GAP = Gap("evicted", Span(1, 5), Cursor(5, bytes(16)))
 
@@ -69,12 +70,40 @@ def test_count_ends_in_the_middle_of_a_page(three, make_page, client, command, t
         ([], "earliest"),
         (["--from", "latest"], "latest"),
         (["--after", "7"], Cursor(7)),
-        (["--from", "latest", "--after", "7-" + "0" * 32], Cursor(7, bytes(16))),
+        (["--after", "7-" + "0" * 32], Cursor(7, bytes(16))),
     ],
 )
 def test_where_it_begins(arguments, after, client, command):
     command("follow", "build", *arguments)
     assert client.calls == [("pages", "build", after, True)]
+
+
+def test_a_cursor_files_directory_is_looked_at_first_and_named_as_given(client, command, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    done = command("follow", "build", "--cursor-file", "no/cursor")
+    assert (done.code, done.out, client.calls) == (66, "", [])
+    assert done.err == "relayd: no/cursor: there is no directory no to keep it in\n"
+
+
+def test_a_cursor_file_without_a_cursor_is_bad_data(client, command, tmp_path):
+    (tmp_path / "cursor").write_text("x")
+    done = command("follow", "build", "--cursor-file", str(tmp_path / "cursor"))
+    assert (done.code, client.calls) == (65, [])
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_cursor_of_another_history_says_what_to_run(kept, client, command, monkeypatch, tmp_path):
+    file = tmp_path / "cursor"
+    file.write_text("7\n")
+
+    def refuse(*_arguments, **_more):
+        raise DesynchronizedError("the cursor is ahead")
+
+    monkeypatch.setattr(client, "pages", refuse)
+    done = command("follow", "build", *(["--cursor-file", str(file)] if kept else ["--after", "7"]))
+    remove = f"remove {file} and " if kept else ""
+    assert done.code == 65
+    assert done.err.splitlines()[-1] == f"  to read from the beginning, {remove}run it with --from earliest"
 
 
 def test_a_cursor_file_says_where_to_go_on(client, command, tmp_path):

@@ -17,7 +17,7 @@ class Chunks(io.RawIOBase):
     def __init__(self, chunks):
         self.chunks = [chunk for chunk in chunks if chunk]
 
-    def read(self, size=-1):  # noqa: ARG002, D102 - a stream's
+    def read(self, size=-1):  # noqa: ARG002 - a stream's
         return self.chunks.pop(0) if self.chunks else b""
 
 

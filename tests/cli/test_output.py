@@ -44,7 +44,7 @@ def test_a_table_aligns_and_escapes(capsys):
 
 
 class Terminal(io.StringIO):
-    def isatty(self):  # noqa: D102 - a stream's
+    def isatty(self):
         return True
 
 

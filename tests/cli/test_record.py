@@ -4,7 +4,11 @@ import json
 
 import pytest
 
+from relayd.cli import record
+from relayd.cli.record import JSON_LINE_BYTES_MAX
+from relayd.client.backoff import Backoff
 from relayd.protocol.cursor import GENESIS
+from relayd.protocol.errors import OverloadedError, StorageFullError
 
 
 def recorded(client):
@@ -75,6 +79,71 @@ def test_json_lines_are_events_and_what_follow_prints_is_taken(client, command):
     ]
 
 
+def test_blank_json_lines_are_passed_over_and_have_no_number(client, command):
+    client.producer_given.position = 1
+    done = command("record", "build", "--json-lines", "--json", stdin=b'\n{"kind": "a"}\n \r\n{"kind": "b"}\n\n')
+    assert recorded(client) == [("b", None, None)]
+    document = json.loads(done.out)
+    assert (done.code, document["recorded"], document["skipped"]) == (0, 1, 1)
+
+
+def test_a_json_line_has_room_for_the_largest_event(client, command):
+    text = "x" * (2 * 2**20)
+    done = command("record", "build", "--json-lines", "--kind", "a", stdin=json.dumps(text).encode() + b"\n1\n")
+    assert (done.code, recorded(client)) == (0, [("a", text, None), ("a", 1, None)])
+
+
+def test_a_json_line_over_the_bound_is_told_and_what_stands_before_is_recorded(client, command):
+    line = b'"' + b"x" * JSON_LINE_BYTES_MAX + b'"'
+    done = command("record", "build", "--json-lines", "--kind", "a", stdin=b"1\n" + line + b"\n2\n")
+    assert (done.code, recorded(client), client.producer_given.flushes) == (65, [("a", 1, None)], 1)
+    assert done.err == (
+        "relayd: line 2 has more than 4259840 bytes; a line of --json-lines cannot be cut;"
+        " everything before it is recorded\n"
+    )
+
+
+def test_a_disk_without_room_is_waited_for_before_the_relay_is_made(client, command, monkeypatch):
+    refusals = [StorageFullError("x"), OverloadedError("x")]
+    monkeypatch.setattr(Backoff, "next_seconds", lambda _self: 0)
+    opened = client.open
+
+    def full(*arguments, **more):
+        if refusals:
+            raise refusals.pop()
+        return opened(*arguments, **more)
+
+    monkeypatch.setattr(client, "open", full)
+    assert command("record", "--create", "build", stdin=b"1\n").code == 0
+    assert len(recorded(client)) == 1
+
+
+@pytest.mark.parametrize(
+    ("terminal", "arguments", "said"),
+    [
+        (True, (), "interrupted: recorded 2 events in build, through 3\n"),
+        (True, ("--producer", "p"), "interrupted: recorded 2 events in build, through 3; run it again with the same"),
+        (True, ("--quiet",), ""),
+        (False, (), ""),
+    ],
+)
+def test_an_interrupt_tells_a_person_how_far_it_is(terminal, arguments, said, client, command, monkeypatch):  # noqa: PLR0917
+    def lines(*_arguments, **_more):
+        yield b"1"
+        yield b"2"
+        client.producer_given.position = 2
+        raise KeyboardInterrupt
+
+    told = []
+    monkeypatch.setattr(record, "read_lines", lines)
+    monkeypatch.setattr(record, "on_terminal", lambda: terminal)
+    monkeypatch.setattr(record, "say", told.append)
+    with pytest.raises(KeyboardInterrupt):
+        command("record", "build", *arguments)
+    assert bool(told) == bool(said)
+    assert "".join(told).startswith(said.strip())
+
+
 def test_json_lines_with_a_kind_are_data(client, command):
     command("record", "build", "--json-lines", "--kind", "row", stdin=b'{"kind": "x"}\n[1, null]\n')
     assert recorded(client) == [("row", {"kind": "x"}, None), ("row", [1, None], None)]
@@ -84,7 +153,6 @@ def test_json_lines_with_a_kind_are_data(client, command):
     ("line", "said"),
     [
         (b"{", "line 2 is no event: "),
-        (b"", "line 2 is no event: "),
         (b"[]", "line 2 is no event: Expected `object`"),
         (b'{"data": 1}', "missing required field `kind`"),
         (b'{"kind": "relay.created"}', "'relay.created' cannot be an event's kind"),

@@ -65,7 +65,8 @@ def test_status_json_is_the_documented_map(client, command):
         "relay": "build", "store": "000102030405060708090a0b0c0d0e0f", "execution": "idle",
         "execution_since_ms": 1_700_000_000_000, "last_event_at_ms": 1_700_000_000_123, "latest": f"3-{ZEROS}",
         "acknowledged": f"2-{ZEROS}", "floor": None, "retained": f"0-{ZEROS}", "evicted": f"0-{ZEROS}",
-        "retention": "checkpointed", "retention_bytes": None, "consumers": {"archive": f"2-{ZEROS}"}, "readers": 1,
+        "retention": "checkpointed", "retention_bytes": None, "max_active": 1, "consumers": {"archive": f"2-{ZEROS}"},
+        "readers": 1,
         "disk_bytes": 4096, "journal_bytes": 2048, "trouble": None,
     }  # fmt: skip
 
@@ -74,8 +75,8 @@ def test_status_for_people_names_every_part(client, command):
     lines = command("status", "build").out.splitlines()
     shown = dict(line.split("  ", 1) for line in lines)
     assert {name.strip() for name in shown} == {
-        "relay", "store", "execution", "latest", "acknowledged", "floor", "retained", "evicted", "retention", "readers",
-        "on disk", "consumer archive", "trouble",
+        "relay", "store", "execution", "latest", "acknowledged", "floor", "retained", "evicted", "retention",
+        "max_active", "readers", "on disk", "consumer archive", "trouble",
     }  # fmt: skip
     assert any(line.endswith("nothing") and line.startswith("evicted") for line in lines)
 
@@ -90,6 +91,9 @@ def test_delete_without_a_terminal_needs_yes(client, command):
 def test_delete_removes_the_relay_that_was_looked_at(client, command):
     done = command("delete", "build", "--yes")
     assert (done.code, done.out, done.err) == (0, "", "removed relay build\n")
+    assert json.loads(command("delete", "build", "--yes", "--json").out) == {
+        "relay": "build", "store": "000102030405060708090a0b0c0d0e0f",
+    }  # fmt: skip
     assert client.calls[-1] == ("delete_relay", "build", client.store)
 
 
@@ -99,12 +103,50 @@ def test_acknowledge_and_forget_say_which_consumer(client, command):
     assert json.loads(command("acknowledge", "build", f"3-{ZEROS}", "--json").out) == {
         "relay": "build", "consumer": "controller", "through": f"3-{ZEROS}", "retained": f"0-{ZEROS}",
     }  # fmt: skip
-    assert command("forget", "build", "archive").code == 0
+    done = command("forget", "build", "archive", "--json")
+    assert (done.code, json.loads(done.out)) == (0, {"relay": "build", "consumer": "archive"})
+    assert done.err == "forgot consumer archive of relay build\n"
     assert client.calls == [
         ("acknowledge", "build", Cursor(3, bytes(16)), "archive"),
         ("acknowledge", "build", Cursor(3, bytes(16)), "controller"),
         ("forget_consumer", "build", "archive"),
     ]
+
+
+def test_a_consumer_that_is_not_there_is_told_and_nothing_forgotten(client, command):
+    done = command("forget", "build", "archve")
+    assert (done.code, done.out, client.calls) == (66, "", [])
+    assert done.err == "relayd: relay build has no consumer archve, and nothing was forgotten; it has archive\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "code", "said"),
+    [
+        ("10", 64, "'10' is 10 bytes; events go by whole segments, and the smallest there can be has 4KiB: that is"),
+        ("0", 64, "that is the least"),
+        ("1MiB", 0, "events go by whole segments: at least one is kept, 8.0 MiB where `segment_bytes` is not set\n"),
+        ("8MiB", 0, "made relay build"),
+    ],
+)
+def test_a_retention_under_one_segment_is_told_what_the_least_is(size, code, said, client, command):
+    done = command("open", "--create", "--retention", size, "build")
+    assert done.code == code
+    assert said.strip() in " ".join(done.err.split())
+    assert ("whole segments" in done.err) == (size != "8MiB")
+
+
+def test_consumers_and_relays_of_a_state_directory_complete(client, tmp_path):
+    for name in ("build", "deploy", ".hidden"):
+        (tmp_path / "relays" / name).mkdir(parents=True)
+    context = click.Context(click.Command("x"))
+    option = click.Option(["--x"])
+    assert options.complete_consumer(context, option, "") == []
+    context.params.update(relay="build", state=str(tmp_path))
+    assert [item.value for item in options.complete_consumer(context, option, "a")] == ["archive"]
+    assert [item.value for item in options.complete_relay_of_state(context, option, "")] == ["build", "deploy"]
+    assert [item.value for item in options.complete_retention(context, option, "ack")] == ["acknowledged"]
+    context.params.update(state=str(tmp_path / "no"))
+    assert options.complete_relay_of_state(context, option, "") == []
 
 
 def test_relay_names_complete_from_the_daemons_list(client):

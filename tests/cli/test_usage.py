@@ -57,7 +57,9 @@ def test_the_list_of_commands_is_printed_without_importing_any():
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["nonsense"], 64, "No such command 'nonsense'"),
+        (["nonsense"], 64, "No such command 'nonsense'; `relayd --help` lists the commands"),
+        (["recrod"], 64, "did you mean `record`?"),
+        (["follow", "a", "--from", "latest", "--after", "3"], 64, "both say where to begin"),
         (["status"], 64, "Missing argument 'RELAY'"),
         (["status", "NO"], 64, "'NO' is no relay's name; 1 to 64 of a-z 0-9"),
         (["status", "--nonsense", "a"], 64, "No such option"),
@@ -90,6 +92,7 @@ CURSOR = Cursor(3, bytes(16))
     ("error", "code"),
     [
         (NotConnectedError("x"), 69),
+        (NotConnectedError("x", silent=True), 75),
         (ConnectionLostError("x"), 75),
         (ProtocolViolationError("x"), 65),
         (errors.InvalidRequestError("x"), 64),
@@ -124,6 +127,66 @@ def test_each_error_has_its_exit_code_and_one_sentence(error, code, monkeypatch,
     assert out == ""
     assert err.startswith("relayd: ")
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["verify"], ["verify", "--all"], ["verify", "--json"], ["cat"], ["restore", "STATE", "r"], ["salvage"]],
+)
+def test_a_file_that_is_not_there_is_66(arguments, tmp_path, capsys):
+    missing = str(tmp_path / "no")
+    arguments = [str(tmp_path) if word == "STATE" else word for word in arguments]
+    assert run.run([*arguments, missing, *(["r"] if arguments == ["salvage"] else [])]) == 66
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"relayd: nothing is at {missing}\n")
+
+
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"config"}))
+def test_the_page_names_arguments_as_the_help_does(command):
+    (row,) = re.findall(rf"^\| `{command}([^`]*)` \|", PAGE, re.MULTILINE)
+    usage = CliRunner().invoke(relayd, [command, "--help"], terminal_width=200).stdout.split("\n\n")[0]
+    wanted = [word.strip("[]{}") for word in usage.split() if word not in ("Usage:", "relayd", "[OPTIONS]", command)]
+    wanted = ["SHELL" if "|" in word else word.replace("...", "…") for word in wanted]
+    assert row.replace(" -o FILE", "").split() == wanted
+
+
+def test_a_relay_that_is_not_there_names_the_list(monkeypatch, capsys):
+    failing(monkeypatch, errors.NotFoundError("no", errors.NameDetail("relay", "bild")))
+    assert run.run(["status", "bild"]) == 66
+    assert capsys.readouterr().err == "relayd: no\n  `relayd relays` lists the relays there are; bild is none of them\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "flags", "told"),
+    [
+        ({"RELAYD_SOCKET": "/x/s"}, [], True),
+        ({}, ["--socket", "/x/s"], True),
+        ({"RELAYD_SOCKET": "/x/s"}, ["--state", "/x/state"], False),
+        ({}, [], False),
+    ],
+)
+def test_serve_tells_of_a_fresh_default_state_by_a_named_socket(environ, flags, told, monkeypatch, tmp_path):
+    for name in ("RELAYD_SOCKET", "RELAYD_STATE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("relayd.daemon.settings.default_state", lambda _environ: str(tmp_path / "fresh"))
+    monkeypatch.setattr("relayd.daemon.service.run", lambda _settings, **_more: 0)
+    said = []
+    monkeypatch.setattr("relayd.cli.serve.say", said.append)
+    assert run.run(["serve", *flags]) == 0
+    fresh = tmp_path / "fresh"
+    expected = f"relayd: begins with an empty state directory, {fresh} by default; --state names another"
+    assert said == [expected] * told
+
+
+def test_settings_of_few_words_and_paths_complete():
+    serve = relayd.get_command(click.Context(relayd), "serve")
+    context = click.Context(serve)
+    parameters = {parameter.name: parameter for parameter in serve.params}
+    found = parameters["log_level"].shell_complete(context, "w")
+    assert [item.value for item in found] == ["warning"]
+    assert [item.type for item in parameters["state"].shell_complete(context, "")] == ["file"]
 
 
 def test_every_error_of_the_protocol_has_an_exit_code_of_its_own_choice():

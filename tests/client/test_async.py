@@ -60,7 +60,7 @@ def test_where_nobody_listens_it_says_what_to_do(tmp_path, backend):
         async with connect(str(tmp_path / "s")):
             pass
 
-    with pytest.raises(NotConnectedError, match="relayd serve"):
+    with pytest.raises(NotConnectedError, match="the way it is started here"):
         anyio.run(main, backend=backend)
 
 

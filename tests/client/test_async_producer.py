@@ -10,6 +10,7 @@ from relayd.protocol.errors import (
     NotFoundError,
     OverloadedError,
     StorageFailedError,
+    StorageFullError,
 )
 from relayd.protocol.messages import Record
 
@@ -55,6 +56,28 @@ def test_whatever_time_lifts_the_stream_goes_on(daemon, run, failure):
 
     run(main)
     assert produced(daemon) == list(range(40))
+
+
+@pytest.mark.parametrize("failure", [StorageFullError("x"), OverloadedError("x"), CUT, STOPPING])
+def test_a_stream_begun_while_there_is_no_room_waits_for_it(daemon, run, failure):
+    async def main(client):
+        async with client.producer("r", "p") as stream:
+            await stream.record("k", 0)
+            assert await stream.flush() == stream.through == daemon.latest
+
+    daemon.hooks.extend(for_kind(Record, failure) for _ in range(3))
+    run(main)
+    assert produced(daemon) == [0]
+
+
+def test_without_reconnect_a_stream_begun_while_there_is_no_room_is_refused(daemon, run):
+    async def main(client):
+        async with client.producer("r", "p"):
+            pass
+
+    daemon.hooks.append(for_kind(Record, StorageFullError("x")))
+    with pytest.raises(StorageFullError):
+        run(main, reconnect=False)
 
 
 def test_events_that_were_there_after_all_are_not_doubled(daemon, run):

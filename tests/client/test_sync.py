@@ -21,9 +21,11 @@ from relayd.protocol.errors import (
     NotFoundError,
     OverloadedError,
     StorageFailedError,
+    StorageFullError,
     to_wire,
 )
 from relayd.protocol.frame import encode_frame
+from relayd.protocol.kinds import RetentionBytes
 from relayd.protocol.messages import (
     Attach,
     CancelRequest,
@@ -73,21 +75,61 @@ def test_encoded_events_are_sent_as_they_are(daemon, client):
     assert next(client.follow("r", live=False)).data is True
 
 
-@pytest.mark.parametrize("make", [None, "file", "dead socket"])
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_what_is_no_socket_is_named_so(tmp_path, kind):
+    path = tmp_path / "s"
+    path.mkdir() if kind == "directory" else path.write_text("")
+    with pytest.raises(NotConnectedError) as raised:
+        Client(str(path))
+    hint = "say where the daemon listens with RELAYD_SOCKET or --socket"
+    assert raised.value.message == f"{path} is there and is no socket; {hint}"
+
+
+@pytest.mark.parametrize("retention", ["foo", 5, RetentionBytes(0), RetentionBytes("x")])
+def test_what_is_no_retention_is_refused_in_one_sentence(client, retention):
+    with pytest.raises(InvalidRequestError, match='is no retention; one is "checkpointed", "acknowledged", or'):
+        client.open("r", create=True, retention=retention)
+
+
+@pytest.mark.parametrize("events", [("x", 1), "ab", [("x",)], [(1, 2)], [["k", 1, None, 4]], [None]])
+def test_what_is_no_list_of_events_is_told(client, events):
+    with pytest.raises(InvalidRequestError, match=r"is no event; what is recorded is a list of \(kind, data\)"):
+        client.record("r", events)
+
+
+def test_a_mapping_that_names_no_consumer_is_no_place(client):
+    with pytest.raises(InvalidRequestError, match="is no place to begin"):
+        client.attach("r", {"name": "x"})
+
+
+def test_a_trouble_that_is_waited_out_is_told_and_its_end_too(daemon):
+    told = []
+    with Client(daemon.path, waiting=told.append) as client:
+        client.relays()
+        daemon.hooks.append(for_kind(Attach, StorageFullError("x")))
+        daemon.append("k")
+        assert len(list(client.follow("r", live=False))) == 1
+        daemon.stop()
+        threading.Timer(0.05, daemon.start).start()
+        client.relays()
+    assert [type(one) for one in told[:2]] == [StorageFullError, type(None)]
+    assert {type(one) for one in told[2:-1]} == {NotConnectedError}
+    assert told[-1] is None
+
+
+@pytest.mark.parametrize("make", [None, "dead socket"])
 def test_where_nobody_listens_it_says_what_to_do(tmp_path, make):
     path = tmp_path / "s"
-    if make == "file":
-        path.write_text("")
-    elif make:
+    if make:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
         listener.close()
-    with pytest.raises(NotConnectedError, match="relayd serve"):
+    with pytest.raises(NotConnectedError, match=r"the way it .* started .*`make run`, your supervisor"):
         Client(str(path))
 
 
 def test_a_path_too_long_is_told(tmp_path):
-    with pytest.raises(NotConnectedError, match="too long"):
+    with pytest.raises(NotConnectedError, match=r"has [0-9]+ bytes, the system takes at most 107"):
         Client(str(tmp_path / ("x" * 200)))
 
 
@@ -100,8 +142,9 @@ def test_the_refusal_of_hello_is_raised(daemon, monkeypatch):
 def test_whoever_says_nothing_is_no_daemon(daemon, monkeypatch):
     monkeypatch.setattr("relayd.client.sync_link.WELCOME_SECONDS_MAX", 0.05)
     monkeypatch.setattr(daemon, "answer", lambda *_: SILENCE)
-    with pytest.raises(NotConnectedError, match=r"did not answer within 0\.05 s"):
+    with pytest.raises(NotConnectedError, match=r"did not answer within 0\.05 s") as raised:
         Client(daemon.path)
+    assert raised.value.silent
 
 
 UNDER_ID_0 = bytes(encode_frame(to_wire(OverloadedError("x"), 0)))
@@ -417,3 +460,12 @@ def test_status_of_a_page_comes_with_it(daemon, client):
     daemon.hooks.append(with_status)
     assert client.attach("r", status=True).status.execution == "idle"
     assert daemon.seen[-1].status
+
+
+@pytest.mark.parametrize("failure", [CUT, SILENCE])
+def test_where_it_may_be_there_the_message_says_what_can_be_sent_again(daemon, failure):
+    rule = "what has a producer's number can be sent again as it is, anything else is looked for first"
+    with Client(daemon.path, timeout=0.2) as client:
+        daemon.hooks.append(for_kind(Record, failure))
+        with pytest.raises((ConnectionLostError, NoAnswerError), match=rule):
+            client.record("r", [("k", 1)])

@@ -12,6 +12,7 @@ from relayd.protocol.errors import (
     NotFoundError,
     OverloadedError,
     StorageFailedError,
+    StorageFullError,
 )
 from relayd.protocol.messages import (
     Record,
@@ -77,6 +78,22 @@ def test_whatever_time_lifts_the_stream_goes_on(daemon, client, failure):
             stream.record("k", number)
         stream.flush()
     assert produced(daemon) == list(range(40))
+
+
+@pytest.mark.parametrize("failure", [StorageFullError("x"), OverloadedError("x"), CUT, STOPPING])
+def test_a_stream_begun_while_there_is_no_room_waits_for_it(daemon, client, failure):
+    daemon.hooks.extend(for_kind(Record, failure) for _ in range(3))
+    with client.producer("r", "p") as stream:
+        assert stream.through is None
+        stream.record("k", 0)
+        assert stream.flush() == stream.through == daemon.latest
+    assert produced(daemon) == [0]
+
+
+def test_without_reconnect_a_stream_begun_while_there_is_no_room_is_refused(daemon):
+    daemon.hooks.append(for_kind(Record, StorageFullError("x")))
+    with Client(daemon.path, reconnect=False) as client, pytest.raises(StorageFullError):
+        client.producer("r", "p").flush()
 
 
 def test_events_that_were_there_after_all_are_not_doubled(daemon, client):

@@ -279,7 +279,16 @@ def test_what_is_neither_backup_nor_seed_makes_nothing(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(InvalidRequestError):
         restore(str(tmp_path / "state"), "demo", str(path))
-    assert names_in(tmp_path / "state" / "relays") == []
+    assert not [*(tmp_path / "state").rglob("*demo*")]
+
+
+@pytest.mark.parametrize("content", [b"", b"a plain text\n", bytes(100)])
+def test_what_looks_like_neither_is_called_so_by_its_name(tmp_path, content):
+    path = tmp_path / "plain"
+    path.write_bytes(content)
+    with pytest.raises(InvalidRequestError, match=f"{path} is neither a backup nor a seed"):
+        restore(str(tmp_path / "state"), "demo", str(path))
+    assert not (tmp_path / "state").exists()
 
 
 def test_the_zstd_tool_reads_a_backup(tmp_path):

@@ -397,3 +397,28 @@ def test_every_step_is_synced_before_the_next_relies_on_it(tmp_path):
         "replace snapshot.new snapshot",
         "sync demo/",
     ]
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_out_of_descriptors_is_told_as_it_is_and_costs_nothing(scene, code):
+    """Nothing is wrong with the disk: the caller gets the OSError wherever it is met, and the relay opens later."""
+    disk, last, tree = scene
+    opens = named("open read", "open update", "open create", "directory")
+    told: list[int | None] = []
+    for faults in each_fault(lambda n: Fail(n, code), opens):
+        disk.restore(tree)
+        try:
+            close(disk.open(faults))
+        except OSError as error:
+            told.append(error.errno)
+        prove_open(disk, last)
+    assert len(told) > 3
+    assert set(told) == {code}
+
+
+def test_out_of_descriptors_for_the_successor_of_a_failed_sync_forgets_nothing(tmp_path):
+    """What the next opening has to know of the sync travels with the refusal alone."""
+    disk = RelayDisk(tmp_path).active(WHOLE, SECOND)
+    failing = Faults(Fail(1, errno.EMFILE, forever=True), named("sync active.log", "open create active.log.new"))
+    refused = attempt(disk, failing)
+    assert (refused.reason, refused.synced) == ("storage_failed", SyncedEnd(oracle.SEGMENT, LAST))

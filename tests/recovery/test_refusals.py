@@ -45,9 +45,9 @@ def test_journal_corrupt_names_file_offset_ordinals_and_commands(disk):
     detail = refused.detail
     assert (detail.file, detail.offset) == (str(disk.journal / "active.log"), FIRST)
     for said in (
-        "after ordinal 1",
+        "the group after ordinal 1 does not check",
         f"offset {SECOND}",
-        f"`relayd verify {disk.path}`",
+        f"`relayd verify {disk.path}` says which events are damaged",
         f"`relayd salvage {disk.root} demo`",
     ):
         assert said in str(refused)
@@ -113,7 +113,11 @@ def test_journal_corrupt_where_a_record_is_no_event(disk, body):
 def test_journal_undecided_names_the_bytes_and_the_command(disk):
     refused = disk.active(WHOLE[:-1] + bytes([WHOLE[-1] ^ 1])).refused("journal_undecided")
     assert refused.detail.offset == SECOND
-    for said in ("after ordinal 3", f"{LAST - SECOND} bytes", f"`relayd salvage --tail {disk.root} demo`"):
+    for said in (
+        "the group after ordinal 3 does not check",
+        f"{LAST - SECOND} bytes",
+        f"`relayd salvage --tail {disk.root} demo`",
+    ):
         assert said in str(refused)
 
 

@@ -19,7 +19,7 @@ from relayd.journal.real_storage import open_state_directory
 from relayd.protocol.errors import InvalidStateError, NotFoundError
 from relayd.recovery.opening import open_relay
 from relayd.recovery.refusal import OpeningError
-from relayd.recovery.salvage import salvage, salvage_relay
+from relayd.recovery.salvage import RelayHeldError, salvage, salvage_relay
 from relayd.recovery.salvage_steps import Means
 
 NEW_ID = b"\xee" * 16
@@ -443,12 +443,63 @@ def test_a_record_inside_a_body_is_not_taken_for_one(files, tmp_path):
         files.journal.mkdir()
 
 
-def test_a_relay_that_is_open_is_left_alone(files):
+@pytest.mark.parametrize(
+    ("holder", "who"),
+    [(b'{"pid":4711,"socket":"/s"}', "a daemon (pid 4711)"), (b"junk", "a daemon"), (None, "a daemon")],
+)
+def test_a_relay_that_a_daemon_has_open_is_left_alone_and_the_daemon_named(files, holder, who):
+    history(files, 24)
+    if holder is not None:
+        (files.state / "holder").write_bytes(holder)
+    before = files.everything()
+    with (
+        contextlib.closing(open_state_directory(str(files.state))) as state,
+        contextlib.closing(open_state_directory(str(files.path))) as held,
+    ):
+        assert state.lock()
+        assert held.lock()
+        with pytest.raises(RelayHeldError) as refused:
+            salvage(str(files.state), relay_files.NAME, line_of=line_of)
+    assert str(refused.value) == (
+        f"{who} has relay `demo` open; stop it, run this again, and start it. Until then readers are told of what "
+        "cannot be read."
+    )
+    assert refused.value.retryable
+    assert files.everything() == before
+
+
+def test_a_relay_that_another_tool_works_on_is_left_alone(files):
     history(files, 24)
     with contextlib.closing(open_state_directory(str(files.path))) as held:
         assert held.lock()
-        with pytest.raises(InvalidStateError, match="open"):
+        with pytest.raises(RelayHeldError, match="another tool is at work on relay `demo`"):
             salvage(str(files.state), relay_files.NAME, line_of=line_of)
+
+
+def test_where_only_room_for_events_is_known_their_end_is_told_as_a_bound(files, tmp_path):
+    """Every segment is gone; how many events the watermark's bytes were is not known."""
+    files.put("snapshot", snapshot(6))
+    files.put("watermark", oracle.watermark(b"\x44" * 16, 5000))
+    report = run(files, rescued=str(tmp_path / "r"))
+    assert report.lost[0] == 7
+    assert report.lost[1] > 7
+    assert report.lost_at_most
+    assert [damage.at_most for damage in report.damages] == [True]
+    assert reopened(files).ordinal == report.lost[1] + 1
+
+
+def test_where_the_end_of_what_is_given_up_is_known_it_is_no_bound(files, tmp_path):
+    files.active(segment(1, 6), synced=-1)
+    files.put("acknowledged", relay_files.acknowledged(9))
+    assert not run(files, rescued=str(tmp_path / "r")).lost_at_most
+
+
+def test_where_nothing_is_left_the_advice_is_not_this_command_again(files):
+    files.put("journal/00000000000000000007-00000000000000000012.log", b"")
+    with pytest.raises(OpeningError, match="nothing is left to keep") as refused:
+        run(files)
+    assert "salvage" not in refused.value.detail.hint
+    assert f"relayd restore {files.state} demo FILE" in refused.value.detail.hint
 
 
 def test_no_such_relay(files):

@@ -1,14 +1,17 @@
 """`relayd verify` reads every byte: no bit flips unnoticed, no damage is told where there is none."""
 
 import contextlib
+import json
 import struct
 import zlib
 
+import msgspec
 import pytest
 from support import oracle, relay_files
 from support.relay_files import RelayFiles, acknowledged, bodies, body, sealed, segment, snapshot
 
 from relayd.journal.real_storage import open_state_directory
+from relayd.protocol.errors import NotFoundError
 from relayd.recovery.verify import measure_path, verify_path, verify_state
 
 SEALED = "journal/00000000000000000001-00000000000000000006.log.zst"
@@ -173,3 +176,121 @@ def test_a_marked_span_is_told_and_harmless(files):
     report = verify_path(str(files.path))
     assert [(one.reason, one.first, one.last) for one in report.findings] == [("lost", 1, 6)]
     assert not report.damaged
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "no file of relayd's: empty"),
+        (b"abc", "no segment, snapshot, acknowledged, seed or backup"),
+        (bytes(500), "no segment, snapshot, acknowledged, seed or backup"),
+    ],
+)
+def test_a_file_that_is_none_of_relayds_is_a_finding(tmp_path, content, what):
+    path = tmp_path / "x.backup"
+    path.write_bytes(content)
+    report = verify_path(str(path))
+    assert [(one.reason, one.what) for one in report.findings] == [("damaged", what)]
+    assert "salvage" not in report.findings[0].hint
+    assert report.damaged
+    assert report.files == 1
+
+
+def test_an_empty_active_segment_of_a_relay_is_fine(files):
+    (files.path / "watermark").unlink()
+    (files.path / "snapshot").unlink()
+    (files.path / "acknowledged").unlink()
+    (files.path / ACTIVE).write_bytes(b"")
+    report = verify_path(str(files.path))
+    assert (report.findings, report.refusal) == ((), None)
+
+
+def test_a_seed_and_a_watermark_by_themselves(files, tmp_path):
+    path = tmp_path / "seed.json"
+    path.write_text(
+        json.dumps({"frontier": [40, "ab" * 16], "commands": [], "config": {}, "terminal_ids": [], "producers": {}})
+    )
+    assert not verify_path(str(path)).findings
+    assert not verify_path(str(files.path / "watermark")).findings
+
+
+@pytest.mark.parametrize(("gone", "span"), [(SEALED, (1, 6)), (ROTATED, (7, 12))])
+def test_a_missing_segment_is_a_finding_with_its_ordinals(files, gone, span):
+    (files.path / gone).unlink()
+    report = verify_path(str(files.path))
+    assert [(one.file, one.reason, one.first, one.last) for one in report.findings] == [("journal", "missing", *span)]
+    assert report.damaged
+    assert report.reason == "journal_gap"
+
+
+def test_a_missing_active_segment_is_a_finding_with_what_may_have_been_used(files):
+    (files.path / ACTIVE).unlink()
+    (one,) = verify_path(str(files.path)).findings
+    assert (one.file, one.reason, one.first, one.at_most) == (ACTIVE, "missing", 13, True)
+    (files.path / "watermark").unlink()
+    (one,) = verify_path(str(files.path)).findings
+    assert (one.file, one.reason, one.first, one.last, one.at_most) == ("journal", "missing", 13, 15, False)
+
+
+def test_an_active_segment_that_is_shorter_than_it_was_synced_is_a_finding(files):
+    content = segment(13, 18, sizes=(2,))
+    stop = content.index(oracle.record(17, body(17))) - 64
+    files.active(content[:stop], synced=len(content))
+    (one,) = verify_path(str(files.path)).findings
+    assert (one.file, one.reason, one.first, one.at_most) == (ACTIVE, "damaged", 17, True)
+    assert one.last >= 18
+
+
+def test_what_was_collected_or_given_up_is_not_missing(files):
+    (files.path / SEALED).unlink()
+    for name in ("snapshot", "snapshot.previous"):
+        files.put(name, snapshot(12, 6))
+    assert verify_path(str(files.path)).findings == ()
+    lost = msgspec.msgpack.encode([1, "relay.lost", {"first": 13, "last": 20, "reason": "missing"}])
+    files.active(oracle.segment_of([[lost]], 21))
+    (files.path / "acknowledged").unlink()
+    report = verify_path(str(files.path))
+    assert (report.findings, report.refusal) == ((), None)
+    (files.path / ROTATED).rename(files.path / "journal/left")
+    assert [(one.first, one.last) for one in verify_path(str(files.path)).findings] == [(7, 20)]
+
+
+def test_a_live_relay_that_misses_a_segment_is_damaged(files):
+    (files.path / ROTATED).unlink()
+    with contextlib.closing(open_state_directory(str(files.path))) as daemon:
+        assert daemon.lock()
+        report = verify_path(str(files.path))
+    assert [(one.reason, one.first, one.last) for one in report.findings] == [("missing", 7, 12)]
+    assert "with the daemon stopped, `relayd salvage" in report.findings[0].hint
+
+
+def test_hints_name_the_state_directory_and_the_relay_and_what_salvage_would_do(files):
+    command = f"`relayd salvage {files.state} {relay_files.NAME}`"
+    content = (files.path / ACTIVE).read_bytes()
+    path = files.path / ACTIVE
+    hints = []
+    for ordinal in (14, 17):
+        path.write_bytes(content)
+        flip(path, content.index(body(ordinal)) + 20)
+        (one,) = verify_path(str(files.path)).findings
+        hints.append(one.hint)
+    assert hints[0] == f"{command} gives up what of these is damaged, and nothing else; a backup may have them"
+    assert hints[1].startswith(f"{command} keeps what is before these")
+    (one,) = verify_path(str(path)).findings
+    assert one.hint == f"`relayd salvage --tail {files.state} {relay_files.NAME}` accepts the loss"
+
+
+def test_below_the_base_nothing_is_to_be_done(files):
+    for name in ("snapshot", "snapshot.previous"):
+        files.put(name, snapshot(12, 6))
+    flip(files.path / SEALED, 40)
+    (one,) = verify_path(str(files.path)).findings
+    assert one.hint.startswith("nothing: no reader is owed these any more")
+
+
+def test_a_directory_that_is_no_state_directory_and_one_that_is(files, tmp_path):
+    (tmp_path / "adir").mkdir()
+    with pytest.raises(NotFoundError, match="adir is no state directory: it has no `relays`"):
+        list(verify_state(str(tmp_path / "adir")))
+    with pytest.raises(NotFoundError, match=f"`relayd verify --all {files.state}`"):
+        verify_path(str(files.state))

@@ -1,6 +1,5 @@
 """A storage that counts what is read of files."""
 
-# ruff: noqa: D102 - relayd/journal/storage.py documents each method
 
 from typing import Literal
 
