@@ -1,6 +1,5 @@
 """A storage that counts what is read of files."""
 
-
 from typing import Literal
 
 from relayd.journal.storage import Directory, File

@@ -10,7 +10,6 @@ gives descriptors back. Killed is no Exception, so that only a test catches it. 
 by, also after it was renamed; a directory's own calls by its name and a slash.
 """
 
-
 import contextlib
 import errno as errnos
 import os
