@@ -13,6 +13,7 @@ import trio
 from structlog.typing import FilteringBoundLogger
 
 from relayd.daemon.outbox import Outbox
+from relayd.daemon.page_budget import PAGES_BYTES
 from relayd.daemon.reply import Reply
 from relayd.daemon.settings import Settings
 from relayd.daemon.transport import Peer, Transport
@@ -91,7 +92,13 @@ class Connection:
 
     @property
     def congested(self) -> bool:
-        """Whether what it is owed is not taken."""
+        """Whether what it is owed is not taken.
+
+        While all connections together are owed much, one that has anything unsent counts as congested: many slow
+        readers that each held a little less than the bound would hold a lot.
+        """
+        if self._outbox.pages_bytes > PAGES_BYTES:
+            return self._unsent > 0 or self.reads > 0
         return self._unsent > CONGESTED_BYTES or self.reads >= READS_MAX
 
     def when_taken(self, call: Callable[[], None]) -> None:

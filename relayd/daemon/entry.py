@@ -144,6 +144,7 @@ class Entry:
             await self._delete(request, reply, self._store)
         elif self.refused is not None and not isinstance(request, Open) and not self._may_try_again():
             self._open_anyway = False
+            self._settled.set()
             if reply is not None:
                 self._queue.popleft()
                 reply.refuse(self.refused)

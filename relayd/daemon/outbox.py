@@ -16,11 +16,20 @@ class Flushable(Protocol):
 
 
 class Outbox:
-    """The connections that have been answered in this turn. `unsent_bytes`: what all connections still have to send."""
+    """The connections that have been answered in this turn.
+
+    `unsent_bytes`: what all connections still have to send; `reading_bytes`: what is being read from files for them.
+    """
 
     def __init__(self) -> None:
         self._waiting: list[Flushable] = []
         self.unsent_bytes = 0
+        self.reading_bytes = 0
+
+    @property
+    def pages_bytes(self) -> int:
+        """What is on its way to all connections together."""
+        return self.unsent_bytes + self.reading_bytes
 
     def add(self, connection: Flushable) -> None:
         """`connection` has something to send; it is added once until it is flushed."""

@@ -21,17 +21,16 @@ class PageBudget:
     def __init__(self, outbox: Outbox, bytes_max: int = PAGES_BYTES) -> None:
         self._outbox = outbox
         self._bytes_max = bytes_max
-        self._reading = 0
 
     def page_bytes(self, wanted: int) -> int:
         """How many bytes a page may have now, of the `wanted` ones."""
-        free = self._bytes_max - self._outbox.unsent_bytes - self._reading
+        free = self._bytes_max - self._outbox.pages_bytes
         return min(wanted, max(PAGE_BYTES_SMALL, free // _SHARE))
 
     def begin(self, size: int) -> None:
         """A page of up to `size` bytes is being read."""
-        self._reading += size
+        self._outbox.reading_bytes += size
 
     def end(self, size: int) -> None:
         """It is read, or will not be."""
-        self._reading -= size
+        self._outbox.reading_bytes -= size

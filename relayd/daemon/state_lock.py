@@ -64,8 +64,10 @@ def lock_state(path: str, socket: str) -> StateDirectory:
 
 def _refuse_shared(state: RealDirectory) -> None:
     if state.is_writable_by_others:
-        message = f"others can write in the state directory {state.path}: `chmod go-w {state.path}`, or name another"
-        raise CannotStartError(message)
+        raise CannotStartError(
+            f"others can write in the state directory {state.path}, and could put theirs in place of what is in it:"
+            " name one of your own with --state, or, where this one is yours alone, take their right to write away"
+        )
 
 
 def _lock(state: Directory, path: str) -> None:

@@ -233,6 +233,101 @@ async def test_live_events_are_not_kept_for_a_reader_that_does_not_read(daemon):
     assert daemon.environment.outbox.unsent_bytes < 1 << 20
 
 
+@pytest.mark.parametrize("status", [False, True])
+@pytest.mark.parametrize("wait_ms", [2000, 60_000])
+@pytest.mark.parametrize("tail_bytes", [0, 4 << 20])
+async def test_waits_of_a_client_that_reads_nothing_hold_a_page_or_two_also_past_their_time(
+    place, status, wait_ms, tail_bytes
+):
+    size = 1_000_000
+    async with inside(place, page_cache_bytes=0, tail_bytes=tail_bytes) as daemon:
+        writer, lazy = await daemon.relay(), await daemon.connect()
+        through = (await writer.done("record", relay="a", events=[["x"]]))["through"]
+        lazy.stream.room = 0
+        waits = [lazy.send("attach", relay="a", after=through, wait_ms=wait_ms, status=status) for _ in range(250)]
+        await trio.sleep(0.5)
+        await writer.done("record", relay="a", events=[["x", bytes(size)]])
+        for _ in range(20):
+            await wait_all_tasks_blocked()
+            assert daemon.environment.outbox.unsent_bytes < 4 * size
+            await trio.sleep(4)
+        lazy.stream.take()
+        with trio.fail_after(200):
+            pages = [await lazy.answer(request) for request in waits]
+        assert {page["count"] for page in pages} == {1}, "each is answered what came in its time"
+        await wait_all_tasks_blocked()
+        assert daemon.environment.outbox.unsent_bytes == 0
+
+
+@pytest.mark.parametrize("tail_bytes", [0, 4 << 20])
+async def test_while_many_do_not_take_what_they_are_owed_one_that_does_is_served_without_a_pause(place, tail_bytes):
+    async with inside(place, tail_bytes=tail_bytes) as daemon:
+        writer = await daemon.relay()
+        for _ in range(8):
+            await writer.done("record", relay="a", events=[["x", bytes(40_000)]])
+        lazy = [await daemon.connect() for _ in range(80)]
+        for client in lazy:
+            client.stream.room = 0
+            for _ in range(20):
+                client.send("attach", relay="a", after=[1, None], max_bytes=50_000)
+        await wait_all_tasks_blocked()
+        unsent = daemon.environment.outbox.unsent_bytes
+        assert 6 << 20 < unsent < (8 << 20) + 80 * 2 * 41_000, "past 8 MiB nobody is owed more than a page or two"
+        reader = await daemon.connect()
+        wait = reader.send("attach", relay="a", after="latest", wait_ms=60_000)
+        asked = [reader.send("attach", relay="a", after=[1 + at % 8, None]) for at in range(40)]
+        asked += [reader.send("record", relay="a", events=[["x", bytes(100_000)]]) for _ in range(40)]
+        asked += [reader.send("attach", relay="a", after="earliest", status=True) for _ in range(40)]
+        for request in [wait, *asked]:
+            assert (await reader.answer(request))["re"] in ("page", "recorded")
+        assert trio.current_time() == 0
+        assert daemon.environment.outbox.unsent_bytes == unsent
+        for client in lazy:
+            client.stream.take()
+        with trio.fail_after(10):
+            for client in lazy:
+                for request in range(2, 22):
+                    assert (await client.answer(request))["count"] >= 1
+        await wait_all_tasks_blocked()
+        assert (daemon.environment.outbox.pages_bytes, trio.current_time()) == (0, 0)
+
+
+@pytest.mark.parametrize("status", [False, True])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("opened", ["before the last is taken back", "at the end"])
+async def test_waits_taken_back_while_they_are_read_from_files_leave_their_connection_readable(
+    place, status, count, opened
+):
+    async with inside(place, tail_bytes=0) as daemon:
+        writer, client = await daemon.relay(), await daemon.connect()
+        through = (await writer.done("record", relay="a", events=[["x"]]))["through"]
+        wait = {"relay": "a", "wait_ms": 60_000, "status": status}
+        request = client.send("attach", after=through, **wait)
+        await wait_all_tasks_blocked()
+        daemon.gate.hold("read_in_thread")
+        for left in reversed(range(count)):
+            through = (await writer.done("record", relay="a", events=[["x"]]))["through"]
+            await wait_all_tasks_blocked()
+            assert daemon.gate.reached.count("read_in_thread") == count - left, "it goes to the files"
+            following = client.send("attach", after=through, **wait) if left else 0
+            await wait_all_tasks_blocked()
+            if not left and opened == "before the last is taken back":
+                daemon.gate.open()
+            taken_back = client.send("cancel_request", request=request)
+            with trio.fail_after(100):
+                assert (await client.answer(taken_back))["re"] == "done"
+                assert (answer := await client.answer(request)).get("code", "page") in ("cancelled", "page"), answer
+            request = following
+        await wait_all_tasks_blocked()
+        daemon.gate.open()
+        with trio.fail_after(100):
+            assert (await client.done("status", relay="a"))["latest"][0] == count + 2
+            assert (await client.done("attach", relay="a", after="earliest"))["count"] == count + 2
+        await wait_all_tasks_blocked()
+        assert {connection.reads for connection in daemon.server._connections} == {0}
+        assert (await client.done("status", relay="a"))["readers"] == 0
+
+
 async def test_a_slow_reader_gets_every_page_whole_and_in_its_own_time(daemon):
     writer, slow = await daemon.relay(), await daemon.connect()
     for number in range(30):

@@ -183,6 +183,33 @@ async def test_a_relay_taken_away_while_open_is_removed_within_one_group_and_not
     await client.done("open", relay="b", create=True)
 
 
+@pytest.mark.parametrize("how", ["moved", "replaced"])
+@pytest.mark.parametrize(
+    "asked", ["acknowledge", "forget_consumer", "status", "attach with status", "record", "acknowledge, then status"]
+)
+async def test_nothing_is_answered_of_a_relay_that_was_moved_away(daemon, how, asked):
+    client = await daemon.relay(retention="acknowledged")
+    at = [(await client.done("record", relay="a", events=[["x"]]))["through"] for _ in range(3)]
+    await client.done("acknowledge", relay="a", through=at[0], consumer="k")
+    await wait_all_tasks_blocked()
+    relay, aside = daemon.place / "relays/a", daemon.place / "aside"
+    os.system(f"mv {relay} {aside}" + (f"; cp -a {aside} {relay}" if how == "replaced" else ""))
+    fields = {
+        "acknowledge": {"through": at[2]}, "forget_consumer": {"consumer": "k"},
+        "attach": {"after": "earliest", "status": True}, "record": {"events": [["y"]]}, "status": {},
+    }  # fmt: skip
+    requests = [client.send(op.split()[0], relay="a", **fields[op.split()[0]]) for op in asked.split(", then ")]
+    for request in requests:
+        answer = await client.answer(request)
+        assert (answer["code"], answer["retryable"]) == ("relay_removed", False)
+    if how == "moved":
+        assert (await client.refusal("status", relay="a"))[0] == "not_found"
+        assert not relay.exists(), "nothing makes it again"
+    else:
+        status = await client.done("status", relay="a")
+        assert (status["latest"], status["consumers"]) == (at[2], {"k": at[0]}), "what is there now is served"
+
+
 async def test_delete_relay_waits_for_what_was_asked_before_it(daemon):
     client = await daemon.connect()
     store = (await client.done("open", relay="a", create=True))["store"]
@@ -247,6 +274,33 @@ async def test_at_a_clean_stop_everything_accepted_is_synced_answered_and_snapsh
         assert (opened["folded_events"], opened["source"]) == (0, "snapshot")
 
 
+@pytest.mark.parametrize("step", ["encode_snapshot", "write_new", "install", "commit"])
+async def test_a_clean_stop_while_a_snapshot_is_being_written_leaves_a_whole_one(place, step):
+    faults = Faults()
+    async with inside(place, faults=faults, snapshot_events=5) as daemon:
+        client = await daemon.relay()
+        daemon.gate.hold(step)
+        sent = [client.send("record", relay="a", events=[["x", number]]) for number in range(7)]
+        await wait_all_tasks_blocked()
+        assert daemon.gate.reached
+        began = len(faults.log)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(daemon.registry.stop)
+            await trio.sleep(0.1)
+            daemon.gate.open()
+        assert [(await client.answer(request))["first"] for request in sent] == list(range(2, 9))
+        calls = [str(call) for call in faults.log[began:] if "snapshot.new" in call.target]
+        makings = [at for at, call in enumerate(calls) if call == "open create snapshot.new"]
+        assert all("replace snapshot.new snapshot" in calls[:at] for at in makings[1:]), "one after the other"
+        assert not daemon.said("closing_snapshot_failed")
+    assert not [entry.name for entry in (place / "relays/a").iterdir() if entry.name.endswith(".new")]
+    async with inside(place) as daemon:
+        client = await daemon.connect()
+        assert (await client.done("status", relay="a"))["latest"][0] == 8
+        (opened,) = daemon.said("relay_opened")
+        assert (opened["folded_events"], opened["source"]) == (0, "snapshot")
+
+
 async def test_requests_after_a_clean_stop_began_are_told_so(daemon):
     client = await daemon.relay()
     daemon.gate.hold("commit")
@@ -279,6 +333,57 @@ async def test_relays_that_were_not_closed_cleanly_open_in_the_background_a_few_
         assert len(daemon.said("relay_opened")) == 12
         await daemon.nobody_asks()
         assert all((place / "relays" / f"r{number}" / "idle").exists() for number in range(12))
+
+
+async def twelve_unfinished(place):
+    names = [f"r{number}" for number in range(12)]
+    async with inside(place) as daemon:
+        client = await daemon.connect()
+        for name in names:
+            await client.done("open", relay=name, create=True)
+    return names
+
+
+@pytest.mark.parametrize("first", [1, 4, 12])
+@pytest.mark.parametrize("use", ["attach", "attach with status", "await_acknowledged", "open"])
+async def test_relays_that_clients_opened_first_keep_none_from_opening_in_the_background(place, first, use):
+    names = await twelve_unfinished(place)
+    async with inside(place, idle_relay=600) as daemon:
+        client = await daemon.connect()
+        for name in names[:first]:
+            latest = (await client.done("open", relay=name))["latest"]
+            wait = {"wait_ms": 60_000}
+            if use.startswith("attach"):
+                client.send("attach", relay=name, after=latest, status="status" in use, **wait)
+            elif use == "await_acknowledged":
+                client.send(use, relay=name, consumer="k", through=latest, **wait)
+        await wait_all_tasks_blocked()
+        await daemon.registry.open_unfinished()
+        await trio.sleep(1)
+        assert sorted(line["relay"] for line in daemon.said("relay_opened")) == sorted(names), "each once"
+
+
+@pytest.mark.parametrize("what", ["corrupt", "locked"])
+async def test_relays_that_were_refused_first_keep_none_from_opening_in_the_background(place, what):
+    names = await twelve_unfinished(place)
+    held = []
+    for name in names[:5]:
+        if what == "locked":
+            held.append(os.open(place / "relays" / name, os.O_RDONLY))
+            fcntl.flock(held[-1], fcntl.LOCK_EX)
+        else:
+            (place / "relays" / name / "journal/active.log").write_bytes(bytes(48))
+    async with inside(place) as daemon:
+        client = await daemon.connect()
+        for name in names[:5]:
+            await client.refusal("status", relay=name)
+        await wait_all_tasks_blocked()
+        with trio.move_on_after(60):
+            await daemon.registry.open_unfinished()
+        await trio.sleep(1)
+        assert sorted(line["relay"] for line in daemon.said("relay_opened")) == sorted(names[5:])
+    for descriptor in held:
+        os.close(descriptor)
 
 
 async def test_a_start_opens_none_of_thousands_of_closed_relays(place):

@@ -102,9 +102,12 @@ def test_a_missing_directory_is_made_for_its_owner_alone(place):
 def test_a_directory_that_others_can_write_in_is_refused(place, mode):
     (place / "open").mkdir()
     (place / "open").chmod(mode)
-    with pytest.raises(CannotStartError, match="others can write"):
+    with pytest.raises(CannotStartError, match="others can write") as refused:
         listen(str(place / "open/s"), 0o600)
     assert list((place / "open").iterdir()) == []
+    assert ("chmod" in str(refused.value)) == (not mode & stat.S_ISVTX), "/tmp is nobody's to close"
+    (place / "open").chmod(mode & ~0o022)
+    in_trio(listen(str(place / "open/s"), 0o600).close)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user: needs root")
@@ -140,6 +143,28 @@ def test_the_state_directory_is_made_for_its_owner_alone(place):
     lock_state(str(place / "a/state"), "/x/s").close()
     assert stat.S_IMODE((place / "a/state").stat().st_mode) == 0o700
     assert stat.S_IMODE((place / "a/state/relays").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o777, 0o1777, 0o702, 0o720, 0o1770])
+def test_a_state_directory_that_others_can_write_in_is_refused_and_left_as_it_is(place, mode):
+    (place / "state").mkdir()
+    (place / "state").chmod(mode)
+    with pytest.raises(CannotStartError, match="others can write") as refused:
+        lock_state(str(place / "state"), "/x/s")
+    assert str(place / "state") in str(refused.value)
+    assert "--state" in str(refused.value)
+    assert "chmod" not in str(refused.value) or not mode & stat.S_ISVTX, "/tmp is nobody's to close"
+    assert list((place / "state").iterdir()) == []
+    assert stat.S_IMODE((place / "state").stat().st_mode) == mode
+    (place / "state").chmod(mode & ~0o022)
+    lock_state(str(place / "state"), "/x/s").close()
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o750, 0o1755])
+def test_a_state_directory_that_others_can_only_read_is_taken(place, mode):
+    (place / "state").mkdir()
+    (place / "state").chmod(mode)
+    lock_state(str(place / "state"), "/x/s").close()
 
 
 @pytest.mark.parametrize("what", ["file", "relays is a file", "relays is a link"])

@@ -1,9 +1,10 @@
-"""Requests of one connection to one relay are decided in the order they were sent, also where an acknowledgement has
-to ask the files (docs/reference/protocol.md, "Requests and responses").
-"""
+"""One connection's requests to one relay are decided in the order sent (docs/reference/protocol.md, "Messages")."""
+
+import errno
 
 import pytest
 import trio
+from support.faults import Fail, Faults, named
 from support.inside import inside
 from support.wire import records
 from trio.testing import wait_all_tasks_blocked
@@ -228,15 +229,54 @@ async def test_at_a_clean_stop_what_stands_behind_an_acknowledgement_is_written_
         assert (await client.done("status", relay="a"))["consumers"] == {"other": at[7]}
 
 
-async def test_an_acknowledgement_whose_file_is_sealed_meanwhile_is_looked_up_again(place):
-    async with inside(place, segment_bytes=4096, tail_bytes=0) as daemon:
-        daemon.gate.hold("prepare_sealed")
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_an_acknowledgement_whose_file_is_renamed_while_it_is_looked_up_is_looked_up_again(place, times):
+    faults = Faults()
+    async with inside(place, faults=faults, segment_bytes=4096, tail_bytes=0) as daemon:
         client, at = await fill(daemon)
+
+        def open_or_miss(name, target, effect, make=faults.make):
+            """The file is gone by the name that it was planned by; the plan behind it finds it."""
+            nonlocal times
+            if name == "open read" and target.startswith(f"{1:020}-") and times:
+                times -= 1
+                raise FileNotFoundError(errno.ENOENT, "renamed", target)
+            return make(name, target, effect)
+
+        faults.make = open_or_miss
+        requests = [
+            client.send("acknowledge", relay="a", through=at[3], consumer="k"),
+            client.send("status", relay="a"),
+        ]
+        acknowledged, status = await answers(client, requests)
+        assert times == 0
+        assert acknowledged["through"] == at[3]
+        assert status["consumers"] == {"k": at[3]}
+
+
+@pytest.mark.parametrize("failing", ["sync", "write"])
+@pytest.mark.parametrize("asking", ASKING)
+async def test_what_stands_behind_an_acknowledgement_that_asks_the_files_is_told_when_the_relay_fails(
+    place, failing, asking
+):
+    faults = Faults()
+    async with inside(place, faults=faults, segment_bytes=4096, tail_bytes=2000) as daemon:
+        client, at = await fill(daemon)
+        other = await daemon.connect()
         daemon.gate.hold("digest_at")
-        request = client.send("acknowledge", relay="a", through=at[3], consumer="k")
+        fields = ASKING[asking] | ({"through": at[4]} if asking.startswith("await") else {})
+        requests = [
+            client.send("acknowledge", relay="a", through=at[4], consumer="k"),
+            client.send("forget_consumer", relay="a", consumer="k"),
+            client.send("acknowledge", relay="a", through=at[EVENTS + 1], consumer="k"),
+            client.send(asking.split()[0], relay="a", **fields),
+        ]
         await wait_all_tasks_blocked()
-        daemon.gate.open("prepare_sealed")
-        await trio.sleep(1)
-        daemon.gate.open("digest_at")
-        (answer,) = await answers(client, [request])
-        assert answer["through"] == at[3]
+        faults.plan, faults.counted, faults.count = Fail(1, errno.EIO), named(f"{failing} active.log.new"), 0
+        assert (await other.refusal("record", relay="a", events=[["x"]]))[0] == "storage_failed"
+        daemon.gate.open()
+        told = await answers(client, requests)
+        assert {answer.get("code") for answer in told} <= {"storage_failed", "timeout"}
+        status = await client.done("status", relay="a")
+        assert (status["consumers"], status["latest"]) == ({}, at[EVENTS + 1])
+        assert (await client.done("record", relay="a", events=[["x"]]))["first"] == EVENTS + 2

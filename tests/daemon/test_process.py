@@ -65,6 +65,31 @@ def test_sigterm_with_1000_requests_in_flight_answers_what_it_took_and_all_of_th
     assert {ordinal: stored[ordinal] for ordinal in answered} == answered
 
 
+@pytest.mark.parametrize("while_recording", [False, True])
+def test_sigterm_in_the_middle_of_sealing_ends_it_with_0_within_5_seconds(process, while_recording):
+    daemon = process(segment_bytes=32 << 20)
+    with daemon.connect() as wire:
+        wire.done("open", relay="a", create=True)
+        journal = daemon.relay("a") / "journal"
+        count = 0
+        while not list(journal.glob("*-*.log")):
+            wire.done("record", relay="a", events=[["x", os.urandom(1 << 20)]] * 4)
+            count += 4
+        until(lambda: list(journal.glob("*-*.new")), 10, "it does not seal")
+        if while_recording:
+            wire.send("record", relay="a", events=[["x", os.urandom(1 << 20)]] * 4)
+        began = time.monotonic()
+        assert daemon.stop() == 0
+        assert time.monotonic() - began < 5
+    assert not lines_of_trouble(daemon)
+    assert not daemon.said("drain_cut_short")
+    again = process(segment_bytes=32 << 20)
+    with again.connect() as wire:
+        assert len(wire.read_all("a")) - 1 in (count, count + 4 * while_recording)
+        until(lambda: not list(journal.glob("*-*.log")) + list(journal.glob("*-*.new")), 10, "not all is sealed")
+        assert wire.done("status", relay="a").get("trouble") is None
+
+
 def test_sigterm_ends_waits_and_a_reader_that_never_reads_does_not_keep_it(process):
     daemon = process(drain=1)
     with daemon.connect() as wire, daemon.connect() as lazy:
@@ -286,6 +311,37 @@ def test_a_thousand_waiting_readers_are_all_served_and_cost_little(process):
             for _ in range(5):
                 assert records(reader.receive()["records"])[0].data == "news"
             reader.close()
+
+
+@pytest.mark.parametrize(("size", "each"), [(1000, 1000), (65_536, 16)])
+def test_200_readers_of_64_mib_that_read_nothing_leave_the_daemon_below_120_mib(process, size, each):
+    daemon = process()
+    count = (64 << 20) // size
+    with daemon.connect() as wire:
+        wire.done("open", relay="a", create=True)
+        for _ in range(count // each):
+            wire.done("record", relay="a", events=[["x", os.urandom(size)]] * each)
+        lazy = [daemon.connect() for _ in range(200)]
+        for at, client in enumerate(lazy):
+            starts = [1 + (at + 16 * number) * count // 512 % (count // 2) for number in range(8)]
+            client.send_many(
+                [{"op": "attach", "relay": "a", "after": [at, None], "max_bytes": 4 << 20} for at in starts]
+            )
+        highest, end = 0, time.monotonic() + 1.5
+        while time.monotonic() < end:
+            highest = max(highest, daemon.resident_bytes)
+            time.sleep(0.02)
+        assert highest < 120 << 20
+        began = time.monotonic()
+        assert wire.done("attach", relay="a", after=[count // 2, None], max_bytes=1 << 20)["count"] > 0
+        assert wire.done("record", relay="a", events=[["x"]])["re"] == "recorded"
+        assert time.monotonic() - began < 2, "others are served"
+        for client in lazy[:3]:
+            for _ in range(8):
+                assert records(client.receive()["records"]), "one that reads on gets all its pages, whole"
+        for client in lazy:
+            client.close()
+    assert not lines_of_trouble(daemon)
 
 
 # Two daemons

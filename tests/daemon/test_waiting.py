@@ -101,6 +101,25 @@ async def test_latest_with_status_begins_where_latest_was_though_more_comes_mean
     assert page["through"] == page["latest"] == page["status"]["latest"] == first["through"]
 
 
+@pytest.mark.parametrize("after", ["cursor", "latest", "consumer"])
+@pytest.mark.parametrize("rounds", [1, 3])
+async def test_a_wait_with_status_is_ended_by_what_became_durable_while_the_disk_was_measured(daemon, after, rounds):
+    client, writer = await daemon.relay(), await daemon.connect()
+    through = (await writer.done("record", relay="a", events=[["x", 0]]))["through"]
+    await writer.done("acknowledge", relay="a", through=through, consumer="k")
+    position = {"cursor": through, "latest": "latest", "consumer": {"consumer": "k"}}[after]
+    daemon.gate.hold("measure")
+    request = client.send("attach", relay="a", after=position, wait_ms=60_000, status=True)
+    await wait_all_tasks_blocked()
+    for number in range(1, rounds + 1):
+        recorded = await writer.done("record", relay="a", events=[["x", number]])
+    daemon.gate.open()
+    page = await client.answer(request)
+    assert trio.current_time() == 0
+    assert [one.data for one in records(page["records"])] == list(range(1, rounds + 1))
+    assert page["through"] == page["status"]["latest"] == recorded["through"]
+
+
 async def test_a_wait_ends_when_its_client_goes(daemon):
     writer, reader = await daemon.relay(), await daemon.connect()
     reader.send("attach", relay="a", after="latest", wait_ms=60_000)

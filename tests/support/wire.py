@@ -79,15 +79,15 @@ class Wire:
     def __init__(self, path: str, *, hello: bool = True, timeout: float = 20.0, client: str = "test") -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(timeout)
-        try:
-            self.socket.connect(str(path))
-        except OSError:
-            self.socket.close()
-            raise
         self._ids = itertools.count(1)
         self._buffer = bytearray()
         self._answers: list[dict] = []
-        self.welcome = self.call("hello", versions=[1], client=client) if hello else None
+        try:
+            self.socket.connect(str(path))
+            self.welcome = self.call("hello", versions=[1], client=client) if hello else None
+        except BaseException:
+            self.socket.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
