@@ -2,7 +2,7 @@
 # Says what to try while `make run` serves: `scripts/what_next.sh BIN SOCKET`.
 bin=$1 socket=$2
 cat <<END
-relayd serves at $socket until ^C. In another terminal:
+Serving at $socket, until ^C. In another terminal:
 
   export RELAYD_SOCKET="$socket" PATH="$bin:\$PATH"
   seq 5 | relayd record tour --create       # five lines, each on disk before it counts

@@ -1,4 +1,4 @@
-"""One connection's requests to one relay are decided in the order sent (docs/reference/protocol.md, "Messages")."""
+"""One connection's requests to one relay are decided in the order sent (docs/reference/protocol.md, "Operations")."""
 
 import errno
 
