@@ -17,11 +17,11 @@ def make_events(count: int, seed: int = 1) -> list[dict[str, object]]:
     draw = random.Random(seed)
     events: list[dict[str, object]] = []
     for number in range(count):
-        text = " ".join(draw.choice(_WORDS) for _ in range(24))
+        text = " ".join(draw.choice(_WORDS) for _ in range(34))
         events.append(
             {
                 "stream": "stdout",
-                "text": f"[{number:08}] {text}"[:210],
+                "text": f"[{number:08}] {text}"[:282],
                 "line": number,
                 "seconds": round(draw.random() * 100, 3),
                 "ok": draw.random() > 0.1,
