@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ ANSWER_SECONDS = 10.0
 PIPELINED = 6
 
 
-class Client(threading.Thread):
+class Client(threading.Thread, ABC):
     """One client of one relay; `stop` ends it at its next step."""
 
     def __init__(self, name: str, socket: Path, relay: str, seed: int) -> None:
@@ -48,9 +49,9 @@ class Client(threading.Thread):
             self.failed = error
             raise
 
+    @abstractmethod
     def serve(self, wire: Wire) -> None:
         """One connection's life. Raises OSError where it breaks."""
-        raise NotImplementedError
 
     def refused(self, response: dict) -> None:
         """An error where there is no reason for one."""
