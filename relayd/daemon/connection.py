@@ -23,12 +23,13 @@ from relayd.protocol.errors import (
     InvalidRequestError,
     InvalidStateError,
     RelaydError,
+    StateDetail,
     TooLargeError,
     to_wire,
 )
 from relayd.protocol.frame import FrameBuffer, encode_frame
 from relayd.protocol.limits import FRAME_SECONDS_MAX, HELLO_SECONDS_MAX, KIB
-from relayd.protocol.messages import AnyRequest, AnyResponse, CancelRequest, Done, Hello, Welcome
+from relayd.protocol.messages import AnyRequest, AnyResponse, CancelRequest, Done, Hello, Leave, Welcome
 from relayd.protocol.parse import BadRequestError, parse_request
 
 CONGESTED_BYTES: Final = 256 * KIB
@@ -83,6 +84,7 @@ class Connection:
         self.waiting = 0
         self.reads = 0
         self.client = ""
+        self._asker: str | None = None
         self.requests = 0
 
     @property
@@ -251,9 +253,16 @@ class Connection:
                 reply.answer(self._service.welcome(request, self._peer))
                 self._welcomed = True
                 self.client = request.client
+                self._asker = request.asker
             case _ if not self._welcomed:
                 op = type(request).__struct_config__.tag
                 raise HelloRequiredError(f"`{op}` came before `hello`; every connection begins with `hello`")
+            case Leave():
+                if self._asker is None:
+                    text = "this connection named no asker in its `hello`, so there is nobody who could leave"
+                    raise InvalidStateError(text, StateDetail("no asker"))
+                # Nothing can be asked in this version, so nothing is held for an asker that goes.
+                reply.answer(Done(request.id))
             case CancelRequest():
                 taken_back = self._in_flight.get(request.request)
                 if taken_back is not None and taken_back is not reply:

@@ -16,9 +16,7 @@ from relayd.protocol.errors import (
     ForbiddenError,
     IncompatibleProtocolError,
     InvalidRequestError,
-    InvalidStateError,
     OverloadedError,
-    StateDetail,
     VersionsDetail,
     to_wire,
 )
@@ -143,10 +141,7 @@ class Server:
                 self._registry.submit(request, reply)
             case Relays():
                 self._nursery.start_soon(self._registry.answer_list, request, reply)
-            case Leave():
-                text = "this connection named no asker in its `hello`, so there is nobody who could leave"
-                raise InvalidStateError(text, StateDetail("no asker"))
-            case Hello() | CancelRequest():
+            case Hello() | CancelRequest() | Leave():
                 raise InvalidRequestError("the connection itself answers this", FieldDetail("op", "another operation"))
             case _:
                 self._registry.submit(request, reply)

@@ -400,6 +400,12 @@ async def test_leave_without_an_asker_is_invalid_state(daemon):
     assert (await client.refusal("leave"))[0] == "invalid_state"
 
 
+async def test_leave_with_an_asker_is_done(daemon):
+    client = daemon.connect_silent()
+    await client.done("hello", versions=[1], client="test", asker="build 7")
+    assert (await client.done("leave"))["re"] == "done"
+
+
 async def test_cancel_request_of_nothing_is_done(daemon):
     client = await daemon.connect()
     assert (await client.done("cancel_request", request=77))["re"] == "done"
