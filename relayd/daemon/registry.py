@@ -14,7 +14,7 @@ from relayd.daemon.reply import Reply
 from relayd.journal.storage import Directory
 from relayd.journal.trouble import storage_error
 from relayd.journal.usage import measure
-from relayd.protocol.errors import RelaydError, ShuttingDownError, StorageFailedError
+from relayd.protocol.errors import ShuttingDownError, StorageFailedError
 from relayd.protocol.messages import RelayEntry, RelayList, Relays
 from relayd.protocol.names import is_relay_name
 from relayd.recovery.idle import is_idle
@@ -138,10 +138,6 @@ class Registry:
         if entry.host is None:
             return RelayEntry(name, open=False, execution="unavailable", disk_bytes=size)
         return RelayEntry(name, open=True, latest=entry.host.memory.synced.ordinal, execution="idle", disk_bytes=size)
-
-    def refusals(self) -> dict[str, RelaydError]:
-        """The relays that did not open, with why."""
-        return {name: entry.refused for name, entry in self._entries.items() if entry.refused is not None}
 
     async def stop(self) -> None:
         """Closes every relay; when this returns, what was accepted is synced and all is given back."""

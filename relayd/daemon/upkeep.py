@@ -88,8 +88,7 @@ class Upkeep:
         if not self._has_recorded:
             self._has_recorded = True
             self._wake.set()
-        settings = self._environment.settings
-        if self._events >= settings.snapshot_events or self._bytes >= settings.snapshot_bytes:
+        if self._snapshot_is_due:
             self._wake.set()
 
     def look(self) -> None:
@@ -130,28 +129,38 @@ class Upkeep:
 
     # Snapshots
 
-    async def _snapshot_if_due(self) -> None:
+    @property
+    def _snapshot_is_due(self) -> bool:
         settings = self._environment.settings
-        if self._events >= settings.snapshot_events or self._bytes >= settings.snapshot_bytes:
-            await self.snapshot()
+        return self._events >= settings.snapshot_events or self._bytes >= settings.snapshot_bytes
+
+    async def _snapshot_if_due(self) -> None:
+        if self._snapshot_is_due:
+            async with self._snapshotting:
+                # Another may have been written while this one waited for its turn.
+                if self._snapshot_is_due:
+                    await self._write_snapshot()
 
     async def snapshot(self) -> None:
         """Writes a snapshot of the folded state; it gets its name once its frontier is durable. Raises OSError."""
-        memory, files = self._memory, self._environment.files
         # One at a time: they share the name snapshot.new, also where the relay is closed while upkeep writes one.
         async with self._snapshotting:
-            captured, base, events, size = memory.state.capture(), memory.base, self._events, self._bytes
-            content = await files.run(encode_snapshot, memory.name, captured, base)
-            await files.run(write_new, self._relay, content)
-            await self._owner.durable(captured.frontier.ordinal)
-            if memory.synced.ordinal < captured.frontier.ordinal:
-                # The relay has failed, and what it held that was not durable is void.
-                return
-            async with self._owner.lane:
-                await files.run(install, self._relay)
-            self._generations = (base, self._generations[0])
-            self._events -= events
-            self._bytes -= size
+            await self._write_snapshot()
+
+    async def _write_snapshot(self) -> None:
+        memory, files = self._memory, self._environment.files
+        captured, base, events, size = memory.state.capture(), memory.base, self._events, self._bytes
+        content = await files.run(encode_snapshot, memory.name, captured, base)
+        await files.run(write_new, self._relay, content)
+        await self._owner.durable(captured.frontier.ordinal)
+        if memory.synced.ordinal < captured.frontier.ordinal:
+            # The relay has failed, and what it held that was not durable is void.
+            return
+        async with self._owner.lane:
+            await files.run(install, self._relay)
+        self._generations = (base, self._generations[0])
+        self._events -= events
+        self._bytes -= size
 
     # Sealing
 
