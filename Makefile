@@ -9,7 +9,7 @@ SOCKET ?= $(shell path='$(CURDIR)/.relayd/sock'; [ $$(expr length "$$path") -le 
 WORKERS ?= 2
 TESTS ?= tests
 
-.PHONY: help setup run test lint format docs bench clean
+.PHONY: help setup run test lint format docs bench chaos clean
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,7 @@ run: setup ## serve in the foreground, state and socket below .relayd/
 	@exec $(BIN)/relayd serve --state '$(STATE)' --socket '$(SOCKET)'
 
 test: lint ## everything that must hold: lint, types, rooms, tests
+	@scripts/test_tools.sh
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
 
 lint: setup ## ruff, pyright, import-linter
@@ -44,6 +45,10 @@ docs: setup ## write the generated pages of docs/reference/
 
 bench: setup ## measure beside SQLite, about three minutes; BENCH=--quick for half a minute
 	$(BIN)/python bench/foundation.py $(BENCH)
+
+chaos: setup ## every fault for half an hour, ending in a table; CHAOS="--minutes 5 --seed 2" for another
+	@scripts/test_tools.sh
+	$(BIN)/python tests/chaos/campaign.py $(CHAOS)
 
 clean: ## remove what was built; the state of `make run` stays
 	rm -rf $(VENV) dist htmlcov .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

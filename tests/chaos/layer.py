@@ -26,13 +26,17 @@ class Violation(msgspec.Struct):
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """A layer's figures. `counts` by what was counted, in the order to be shown; `left_out`: what, and for which reason."""
+    """A layer's figures. `counts`: by what was counted, in the order to be shown; `left_out`: what, and why.
+
+    `caught_by`: only of the mutations, the test that caught each.
+    """
 
     layer: str
     seed: int
     seconds: float = 0.0
     counts: dict[str, int | float] = {}
     violations: list[Violation] = []
+    caught_by: dict[str, str] = {}
     left_out: list[str] = []
 
     def count(self, what: str, more: int = 1) -> None:
@@ -41,7 +45,7 @@ class Result(msgspec.Struct, kw_only=True):
     def text(self) -> str:
         """For people."""
         lines = [f"{self.layer}, seed {self.seed}, {self.seconds:.0f} s"]
-        lines += [f"  {what:<60} {_figure(number):>12}" for what, number in self.counts.items()]
+        lines += [f"  {what:<60} {figure(number):>12}" for what, number in self.counts.items()]
         lines += [f"  left out: {what}" for what in self.left_out]
         for violation in self.violations:
             lines += [f"  WRONG: {violation.what}", f"         {violation.replay}"]
@@ -49,7 +53,7 @@ class Result(msgspec.Struct, kw_only=True):
         return "\n".join(lines)
 
 
-def _figure(number: float) -> str:
+def figure(number: float) -> str:
     return f"{number:,.1f}" if isinstance(number, float) else f"{number:,}"
 
 
