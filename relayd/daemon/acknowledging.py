@@ -11,16 +11,15 @@ from typing import Protocol
 
 import trio
 
-from relayd.daemon.attaching import REPLANS_MAX
 from relayd.daemon.deadlines import Deadline
 from relayd.daemon.environment import Environment
+from relayd.daemon.looking_up import find_digest
 from relayd.daemon.memory import RelayMemory
 from relayd.daemon.reply import Reply
 from relayd.daemon.upkeep import Upkeep
-from relayd.journal.pages import Replan
 from relayd.journal.place import prove_place
 from relayd.journal.storage import Directory
-from relayd.protocol.errors import RelaydError, RelayRemovedError, StorageFailedError, WaitTimeoutError
+from relayd.protocol.errors import RelaydError, RelayRemovedError, WaitTimeoutError
 from relayd.protocol.messages import Acknowledge, Acknowledged, AwaitAcknowledged, Done, ForgetConsumer
 from relayd.recovery.acknowledged import replace_acknowledged
 from relayd.relay.acknowledged import Acknowledgements
@@ -180,7 +179,7 @@ class Acknowledging:
         refusal: RelaydError | None = None
         found: bytes | None = None
         try:
-            found = await self._find(request.through.ordinal)
+            found = await find_digest(self._memory, self._environment, request.through.ordinal)
         except RelaydError as error:
             refusal = error
         if reply in self._being_checked:
@@ -194,16 +193,6 @@ class Acknowledging:
         if refusal is not None:
             raise refusal
         self._accept(request, reply, found)
-
-    async def _find(self, ordinal: int) -> bytes | None:
-        """The digest at `ordinal`, looked for again where the files move meanwhile."""
-        memory = self._memory
-        for _ in range(REPLANS_MAX):
-            try:
-                return await self._environment.files.run(memory.reader.digest_at, memory.catalogue.view(), ordinal)
-            except Replan:
-                continue
-        raise StorageFailedError("the files kept moving while the cursor was looked up; send it again")
 
     def _settle(self) -> None:
         self._settled.set()

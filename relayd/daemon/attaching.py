@@ -6,12 +6,12 @@ and a deadline, and holds nothing but its cursor.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 import trio
 
 from relayd.daemon.deadlines import Deadline
 from relayd.daemon.environment import Environment
+from relayd.daemon.looking_up import REPLANS_MAX
 from relayd.daemon.memory import RelayMemory
 from relayd.daemon.reply import Reply
 from relayd.journal.catalogue import View
@@ -21,8 +21,6 @@ from relayd.protocol.errors import RelaydError, StorageFailedError
 from relayd.protocol.event import RECORD_HEADER, record_offsets
 from relayd.protocol.messages import Attach, ConsumerPosition, LostSpan, Page, RelayStatus
 from relayd.relay.refusals import gap_error, refused_error
-
-REPLANS_MAX: Final = 8
 
 
 @dataclass(eq=False)

@@ -18,10 +18,12 @@ from relayd.daemon.reply import Reply
 from relayd.daemon.settings import Settings
 from relayd.daemon.transport import Peer, Transport
 from relayd.protocol.errors import (
+    BoundDetail,
     HelloRequiredError,
     InternalError,
     InvalidRequestError,
     InvalidStateError,
+    OverloadedError,
     RelaydError,
     StateDetail,
     TooLargeError,
@@ -85,6 +87,10 @@ class Connection:
         self.reads = 0
         self.client = ""
         self._asker: str | None = None
+        self.worker: str | None = None
+        self._held = 0
+        self._held_bytes = 0
+        self._at_end: dict[object, Callable[[], None]] = {}
         self.requests = 0
 
     @property
@@ -102,6 +108,28 @@ class Connection:
         if self._outbox.pages_bytes > PAGES_BYTES:
             return self._unsent > 0 or self.reads > 0
         return self._unsent > CONGESTED_BYTES or self.reads >= READS_MAX
+
+    def at_end(self, owner: object, call: Callable[[], None]) -> None:
+        """Calls `call` when the connection ends; once for each owner."""
+        self._at_end[owner] = call
+
+    def hold_back(self, size: int) -> None:
+        """Counts a request that is held back. Raises OverloadedError past what may be in flight."""
+        settings = self._settings
+        if self._held >= settings.in_flight or self._held_bytes + size > settings.in_flight_bytes:
+            message = (
+                f"{self._held} records of this connection ({self._held_bytes} bytes) are held until the checkpoint"
+                " ends, which is the bound: send it again then"
+            )
+            raise OverloadedError(message, BoundDetail("in_flight"))
+        self._held += 1
+        self._held_bytes += size
+
+    def let_go(self, size: int) -> None:
+        """It is held back no longer."""
+        self._held -= 1
+        self._held_bytes -= size
+        self._progress.set()
 
     def when_taken(self, call: Callable[[], None]) -> None:
         """Calls `call` once it is no longer congested, unless it ends first."""
@@ -141,6 +169,9 @@ class Connection:
             reply.abandon()
         self._outgoing.clear()
         self._when_taken.clear()
+        at_end, self._at_end = self._at_end, {}
+        for call in at_end.values():
+            call()
         self._count_unsent(-self._unsent)
         self._progress.set()
         self._blocked.set()
@@ -209,8 +240,8 @@ class Connection:
     def _full(self) -> bool:
         return (
             self.congested
-            or len(self._in_flight) - self.waiting >= self._settings.in_flight
-            or self._in_flight_bytes >= self._settings.in_flight_bytes
+            or len(self._in_flight) - self.waiting - self._held >= self._settings.in_flight
+            or self._in_flight_bytes - self._held_bytes >= self._settings.in_flight_bytes
         )
 
     async def _wait_for_room(self) -> float:
@@ -254,6 +285,7 @@ class Connection:
                 self._welcomed = True
                 self.client = request.client
                 self._asker = request.asker
+                self.worker = request.worker
             case _ if not self._welcomed:
                 op = type(request).__struct_config__.tag
                 raise HelloRequiredError(f"`{op}` came before `hello`; every connection begins with `hello`")

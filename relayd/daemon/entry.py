@@ -13,6 +13,7 @@ import trio
 from structlog.typing import FilteringBoundLogger
 
 from relayd.daemon.environment import Environment
+from relayd.daemon.hands import Holders
 from relayd.daemon.host import Ending, Host, HostRequest
 from relayd.daemon.relay_files import RelayFiles
 from relayd.daemon.reply import Reply
@@ -69,6 +70,7 @@ class Entry:
         self._store: bytes | None = None
         self._synced: SyncedEnd | None = None
         self._full_bytes: int | None = None
+        self._holders = Holders()
 
     def submit(self, request: EntryRequest, reply: Reply) -> None:
         """Decides a request, now or when the relay is open; those of one caller in the order of its calls."""
@@ -202,10 +204,11 @@ class Entry:
         """The host of a relay that has opened; what waited for it is decided, in order."""
         self.refused = self._synced = None
         self._store = opened.store
-        host = Host(opened, self._environment, nursery, self._log)
+        host = Host(opened, self._environment, nursery, self._log, self._holders)
         if self._full_bytes is not None:
             host.full_bytes = self._full_bytes
         self.host = host
+        host.begin()
         while self._queue and host.accepting:
             request, reply = self._queue[0]
             if isinstance(request, Open):

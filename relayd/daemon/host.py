@@ -6,16 +6,21 @@ told, memory is dropped, and the relay opens again from disk.
 """
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple
 
-import msgspec
 import trio
 from structlog.typing import FilteringBoundLogger
 
 from relayd.daemon.acknowledging import Acknowledging
 from relayd.daemon.attaching import Attaching
+from relayd.daemon.commanding import Commanding
 from relayd.daemon.environment import Environment
+from relayd.daemon.hands import Holders
+from relayd.daemon.holding import Holding
+from relayd.daemon.looking_up import find_digest
 from relayd.daemon.memory import RelayMemory
+from relayd.daemon.outcomes import Outcomes
 from relayd.daemon.output_commit import OutputCommit
 from relayd.daemon.reply import Reply
 from relayd.daemon.status import StatusReporter
@@ -32,25 +37,34 @@ from relayd.protocol.errors import (
     OverloadedError,
     RelaydError,
     RelayRemovedError,
+    StorageFailedError,
     StorageFullError,
 )
-from relayd.protocol.event import decode_body, encode_body, encode_records
+from relayd.protocol.event import decode_body, encode_records
 from relayd.protocol.kinds import RelayEvicted
 from relayd.protocol.messages import (
     Acknowledge,
     Attach,
     AwaitAcknowledged,
+    Claim,
+    CommandQuery,
     ConsumerPosition,
+    Finish,
     ForgetConsumer,
     Record,
     Status,
+    Submit,
 )
 from relayd.recovery.idle import mark_idle
 from relayd.recovery.opening import Opened
 from relayd.relay.decide import decide
 from relayd.relay.fold import Run, fold, fold_run
+from relayd.relay.own import check_size, own_body
+from relayd.relay.starting import next_body
 
-HostRequest = Record | Attach | Status | Acknowledge | AwaitAcknowledged | ForgetConsumer
+HostRequest = (
+    Record | Attach | Status | Acknowledge | AwaitAcknowledged | ForgetConsumer | Submit | CommandQuery | Claim | Finish
+)
 
 
 class Chunk(NamedTuple):
@@ -79,7 +93,12 @@ class Host:
     """Serves one relay from its opening to its end."""
 
     def __init__(
-        self, opened: Opened, environment: Environment, nursery: trio.Nursery, log: FilteringBoundLogger
+        self,
+        opened: Opened,
+        environment: Environment,
+        nursery: trio.Nursery,
+        log: FilteringBoundLogger,
+        holders: Holders,
     ) -> None:
         state = opened.state
         self.name = opened.name
@@ -106,6 +125,11 @@ class Host:
         self.upkeep = Upkeep(self, self.memory, environment, opened, log)
         self.attaching = Attaching(self.memory, environment, nursery)
         self._acknowledging = Acknowledging(self, self.memory, environment, opened.relay, nursery)
+        self._holding = Holding(self.memory, environment.settings.pending_bytes, self._handle)
+        self._commanding = Commanding(self, self.memory, environment, holders, self._holding)
+        self._outcomes = Outcomes(self.memory, environment, nursery)
+        self._looking_up = False
+        self._behind: deque[tuple[HostRequest, Reply]] = deque()
         self._reporter = StatusReporter(self, environment, opened.relay, nursery)
         self._pending: deque[Chunk] = deque()
         self._pending_bytes = 0
@@ -136,6 +160,11 @@ class Host:
         assert self._ending is not None, "it ended for a reason"
         return self._ending
 
+    def begin(self) -> None:
+        """Ends what a crash left open, and goes on with the commands that stand; without room, that waits."""
+        if self.full_bytes is None:
+            self._commanding.begin()
+
     def rest(self) -> None:
         """Nobody has used it for a while: it keeps no more in memory than it needs."""
         self._environment.tails.let_go(self.memory.tail)
@@ -157,6 +186,9 @@ class Host:
             or self._committing
             or self.attaching.readers
             or self._acknowledging.busy
+            or self._commanding.busy
+            or self._outcomes.busy
+            or self._looking_up
             or self.upkeep.busy
             or self.lane.locked()
         )
@@ -171,6 +203,10 @@ class Host:
         self.memory.output.fail(error)
         self.attaching.end(error)
         self._acknowledging.end(error)
+        self._commanding.stop(error)
+        self._outcomes.end_waiting(error)
+        while self._behind:
+            self._behind.popleft()[1].refuse(error)
         self._ended.set()
         self._environment.outbox.flush()
 
@@ -179,6 +215,8 @@ class Host:
         self.accepting = False
         self.attaching.end(why)
         self._acknowledging.end_waiting(why)
+        self._commanding.stop(why)
+        self._outcomes.end_waiting(why)
         self._environment.outbox.flush()
         await self.durable(self.memory.state.frontier.ordinal)
         await self._acknowledging.drained()
@@ -191,8 +229,9 @@ class Host:
         try:
             if self.upkeep.lag:
                 await self.upkeep.snapshot()
-            async with self.lane:
-                await self._environment.files.run(mark_idle, self._opened.relay)
+            if not self._commanding.unsettled:
+                async with self.lane:
+                    await self._environment.files.run(mark_idle, self._opened.relay)
         except OSError as error:
             self._log.warning("closing_snapshot_failed", error=str(error))
 
@@ -201,10 +240,18 @@ class Host:
     def handle(self, request: HostRequest, reply: Reply) -> None:
         """Answers a request through `reply`, now or when what it depends on is durable."""
         self.last_used = trio.current_time()
+        if self._looking_up:
+            self._behind.append((request, reply))
+        else:
+            self._handle(request, reply)
+
+    def _handle(self, request: HostRequest, reply: Reply) -> None:
         try:
             match request:
                 case Record():
                     self._record(request, reply)
+                case Submit() | CommandQuery() | Claim() | Finish():
+                    self._handle_command(request, reply)
                 case Attach(after=ConsumerPosition()):
                     self._acknowledging.after(reply, lambda: self._attach(request, reply))
                 case Attach():
@@ -222,6 +269,22 @@ class Host:
         except RelaydError as error:
             self.memory.output.hold(self.memory.state.frontier.ordinal, reply, error)
 
+    def _handle_command(self, request: Submit | CommandQuery | Claim | Finish, reply: Reply) -> None:
+        if isinstance(request, CommandQuery):
+            if self._holding.holds(request):
+                self._holding.hold(request, reply)
+            else:
+                self._outcomes.ask(request, reply)
+            return
+        self._refuse_when_full()
+        match request:
+            case Submit():
+                self._commanding.submit(request, reply)
+            case Claim():
+                self._commanding.claim(request, reply)
+            case Finish():
+                self._commanding.finish(request, reply)
+
     def _attach(self, request: Attach, reply: Reply) -> None:
         if request.status:
             self._reporter.attach(request, reply)
@@ -234,6 +297,9 @@ class Host:
 
     def _record(self, request: Record, reply: Reply) -> None:
         self._refuse_when_full()
+        if self._holding.holds(request):
+            self._holding.hold(request, reply)
+            return
         bound = self._environment.settings.pending_bytes
         if self._pending_bytes + reply.size > bound:
             message = f"{self._pending_bytes} bytes of events wait for the disk, and {bound} may: send it again later"
@@ -244,15 +310,14 @@ class Host:
 
     def record_eviction(self, through: Cursor) -> None:
         """Records that bounded retention drops everything up to `through`, which happens once that is durable."""
-        data = msgspec.Raw(msgspec.msgpack.encode(RelayEvicted(through)))
-        _, last = self._accept([encode_body(self._environment.now_ms(), "relay.evicted", data)])
+        self._holding.release()
+        _, last = self.record_own([own_body(self._environment.now_ms(), RelayEvicted(through))])
         self._eviction = (last.ordinal, through)
 
-    def _accept(self, bodies: list[bytes], run: Run | None = None) -> tuple[int, Cursor]:
-        """Gives events their ordinals, folds them, and hands them to the writer's next group.
+    def _accept(self, bodies: list[bytes], run: Run | None) -> tuple[int, Cursor]:
+        """Gives an application's events their ordinals, folds them, and hands them to the writer's next group.
 
-        The first ordinal and the last cursor; without events, the frontier they were decided at. `run`: their fold,
-        where they are an application's.
+        The first ordinal and the last cursor; without events, the frontier they were decided at. `run`: their fold.
         """
         state = self.memory.state
         first = state.frontier.ordinal + 1
@@ -263,13 +328,71 @@ class Host:
         if run is not None:
             fold_run(state, last, run)
         else:
-            assert len(bodies) == 1, "each event of relayd's own is folded at its own cursor"
+            assert len(bodies) == 1, "without a run, an event is folded at its own cursor"
             fold(state, last, decode_body(bodies[0]))
-        self._pending.append(Chunk(first, last, payload))
-        self._pending_bytes += len(payload)
-        self._environment.tails.append(self.memory.tail, first, len(bodies), payload)
-        self._wake.set()
+        self._gather(Chunk(first, last, payload))
         return first, last
+
+    def record_own(self, bodies: Sequence[bytes]) -> tuple[int, Cursor]:
+        """Records events of relayd's own and what follows from them by itself, all in one group.
+
+        The first ordinal and the last cursor; the frontier where there is nothing to record.
+        """
+        state, now_ms = self.memory.state, self._environment.now_ms()
+        for body in bodies:
+            check_size(body)
+        first = state.frontier.ordinal + 1
+        payloads = [self._fold_own(body) for body in bodies]
+        while (body := next_body(state, now_ms)) is not None:
+            payloads.append(self._fold_own(body))
+        last = state.frontier
+        if payloads:
+            self._gather(Chunk(first, last, b"".join(payloads)))
+            self._commanding.recorded()
+            self._outcomes.recorded()
+        return first, last
+
+    def _fold_own(self, body: bytes) -> bytes:
+        """Folds one event behind the frontier; gives its record."""
+        state = self.memory.state
+        ordinal = state.frontier.ordinal + 1
+        record, digest = encode_records(ordinal, [body])
+        fold(state, Cursor(ordinal, digest), decode_body(body))
+        return record
+
+    def _gather(self, chunk: Chunk) -> None:
+        """Into the writer's next group."""
+        self._pending.append(chunk)
+        self._pending_bytes += len(chunk.payload)
+        self._environment.tails.append(
+            self.memory.tail, chunk.first, chunk.last.ordinal - chunk.first + 1, chunk.payload
+        )
+        self._wake.set()
+
+    def look_up(self, ordinal: int, reply: Reply, then: Callable[[bytes | None], None]) -> None:
+        """Calls `then` with the digest at `ordinal` as the files have it; what comes later is decided later."""
+        self._looking_up = True
+        self._nursery.start_soon(self._look_up, ordinal, reply, then)
+
+    async def _look_up(self, ordinal: int, reply: Reply, then: Callable[[bytes | None], None]) -> None:
+        memory, refusal, found = self.memory, None, None
+        try:
+            found = await find_digest(memory, self._environment, ordinal)
+        except RelaydError as error:
+            refusal = error
+        except trio.Cancelled:
+            reply.refuse(StorageFailedError("the relay was closed while the cursor was looked up; send it again"))
+            raise
+        self._looking_up = False
+        try:
+            if refusal is not None:
+                raise refusal
+            then(found)
+        except RelaydError as error:
+            memory.output.hold(memory.state.frontier.ordinal, reply, error)
+        while self._behind and not self._looking_up:
+            self._handle(*self._behind.popleft())
+        self._environment.outbox.flush()
 
     # The writer
 

@@ -12,6 +12,19 @@ class Answering(Protocol):
 
     waiting: int
     reads: int
+    worker: str | None
+
+    def at_end(self, owner: object, call: Callable[[], None]) -> None:
+        """Calls `call` when the connection ends; once for each owner."""
+        ...
+
+    def hold_back(self, size: int) -> None:
+        """Counts a request that is held back. Raises OverloadedError past what may be in flight."""
+        ...
+
+    def let_go(self, size: int) -> None:
+        """It is held back no longer."""
+        ...
 
     @property
     def waiting_max(self) -> int:
@@ -43,7 +56,7 @@ class Reply:
     `over`: the client took it back, or is gone; what is still on its way to it is dropped.
     """
 
-    __slots__ = ("_take_back", "connection", "id", "over", "size")
+    __slots__ = ("_held", "_take_back", "connection", "id", "over", "size")
 
     def __init__(self, connection: Answering, request: int, size: int) -> None:
         self.connection = connection
@@ -51,6 +64,7 @@ class Reply:
         self.size = size
         self.over = False
         self._take_back: Callable[[], None] | None = None
+        self._held: Callable[[], None] | None = None
 
     def answer(self, response: AnyResponse) -> None:
         """Answers it, unless it is over."""
@@ -75,9 +89,20 @@ class Reply:
             connection.waiting += 1
         self._take_back = take_back
 
+    def hold_back(self, take_back: Callable[[], None]) -> None:
+        """From now on it is held back, also when its connection ends. Raises OverloadedError where too much is."""
+        self.connection.hold_back(self.size)
+        self._held = take_back
+
+    def go_on(self) -> None:
+        """It is held back no longer."""
+        if self._held is not None:
+            self._held = None
+            self.connection.let_go(self.size)
+
     def cancel(self) -> None:
         """Ends its waiting: it is answered `cancelled`. One that does not wait goes on."""
-        take_back = self._take_back
+        take_back = self._take_back or self._held
         if take_back is not None:
             take_back()
             self.refuse(RequestCancelledError("the client took this request back; nothing was done for it"))
@@ -86,7 +111,8 @@ class Reply:
     def abandon(self) -> None:
         """Its connection is gone: what waits for it ends, and nobody is answered."""
         take_back = self._take_back
-        self._no_longer_waits()
+        if self._held is None:
+            self._no_longer_waits()
         self.over = True
         if take_back is not None:
             take_back()
@@ -95,3 +121,4 @@ class Reply:
         if self._take_back is not None:
             self._take_back = None
             self.connection.waiting -= 1
+        self.go_on()

@@ -61,6 +61,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     consumers: Annotated[
         int, msgspec.Meta(ge=1, le=1024, description="Consumers that a relay remembers; past it `overloaded`.")
     ] = 64
+    queue: Annotated[
+        int,
+        msgspec.Meta(ge=1, le=100_000, description="Commands of a relay that have not ended; past it `overloaded`."),
+    ] = 10_000
+    lease: Annotated[
+        float,
+        msgspec.Meta(
+            ge=0.1,
+            le=86_400,
+            extra=_RELOADABLE,
+            description="How long a worker whose connection ended may come back for what it held.",
+        ),
+    ] = 30.0
+    barrier: Annotated[
+        float,
+        msgspec.Meta(
+            ge=0.1, le=86_400, extra=_RELOADABLE, description="How long a checkpoint may stand, from its acceptance."
+        ),
+    ] = 600.0
     segment_bytes: Annotated[
         int, msgspec.Meta(ge=4 * KIB, le=GIB, description="Size at which the active segment is rotated.")
     ] = 8 * MIB

@@ -1,7 +1,8 @@
 """`status` of an open relay: state at one frontier, told when that frontier is durable."""
 
 from collections.abc import Callable
-from typing import Protocol
+from itertools import chain, islice
+from typing import Final, Protocol
 
 import msgspec
 import trio
@@ -16,7 +17,9 @@ from relayd.journal.storage import Directory
 from relayd.journal.trouble import storage_error
 from relayd.journal.usage import Usage, measure
 from relayd.protocol.errors import RelaydError, RelayRemovedError, StorageFailedError
-from relayd.protocol.messages import Attach, RelayStatus, Status, StatusResponse
+from relayd.protocol.messages import Attach, BarrierStatus, HeldCommand, RelayStatus, Status, StatusResponse
+
+QUEUED_SHOWN_MAX: Final = 100
 
 
 class Owner(Protocol):
@@ -91,10 +94,11 @@ class StatusReporter:
 
     def _capture(self) -> RelayStatus:
         memory, state = self._owner.memory, self._owner.memory.state
+        lane = state.lane
         return RelayStatus(
             relay=memory.name,
             store=state.store,
-            execution="idle",
+            execution=state.execution,
             execution_since=state.execution_since,
             latest=state.frontier,
             acknowledged=memory.acknowledgements.acknowledged,
@@ -109,6 +113,16 @@ class StatusReporter:
             journal_bytes=0,
             floor=state.floor,
             trouble=self._trouble(),
+            active=list(lane.started),
+            queued=list(islice(chain(lane.queue, lane.side), QUEUED_SHOWN_MAX)),
+            queued_count=len(lane.queue) + len(lane.side),
+            in_flight=[
+                HeldCommand(name, entry.worker or "", entry.delivery)
+                for name, entry in lane.started.items()
+                if entry.state == "in_flight"
+            ],
+            barrier=None if lane.barrier is None else BarrierStatus(lane.barrier.command_id, lane.barrier.cut),
+            config=dict(lane.config),
         )
 
     def _trouble(self) -> str | None:

@@ -71,13 +71,80 @@ class RelayClamped(EventData, frozen=True, omit_defaults=True):
     bytes: int
 
 
+class RelayClosed(EventData, frozen=True, omit_defaults=True):
+    """The relay is sealed at the cut of `barrier`, for ever."""
+
+    barrier: str
+    cut: Cursor
+
+
+class CommandQueued(EventData, frozen=True, omit_defaults=True):
+    """A command was accepted; its id is the record's `command_id`."""
+
+    command: msgspec.Raw
+
+
+class CommandStarted(EventData, frozen=True, omit_defaults=True):
+    """The head of its lane: a worker may have it."""
+
+
+class CommandClaimed(EventData, frozen=True, omit_defaults=True):
+    """Handed to a worker, for the `delivery`-th time."""
+
+    worker: str
+    delivery: int
+
+
+class CommandRequeued(EventData, frozen=True, omit_defaults=True):
+    """Back to the head of the queue."""
+
+    reason: str
+
+
+class CommandEnded(EventData, frozen=True, omit_defaults=True):
+    """What a terminal event says: `type` is the command's, `message` is for people."""
+
+    type: str
+    reason: str | None = None
+    message: str | None = None
+    result: msgspec.Raw = msgspec.Raw(b"\xc0")
+
+
+class CommandCompleted(CommandEnded, frozen=True, omit_defaults=True):
+    """A command ended as it was meant to."""
+
+
+class CommandRejected(CommandEnded, frozen=True, omit_defaults=True):
+    """A command ended without having been done."""
+
+
+class CommandInterrupted(CommandEnded, frozen=True, omit_defaults=True):
+    """A command ended in the middle; what was done of it is not known."""
+
+
+class CheckpointReady(EventData, frozen=True, omit_defaults=True):
+    """Nothing started runs any more: the cut of `barrier` is this event's own cursor."""
+
+    barrier: str
+
+
 KINDS: Final[dict[str, type[EventData]]] = {
     "relay.created": RelayCreated,
     "relay.restored": RelayRestored,
     "relay.evicted": RelayEvicted,
     "relay.lost": RelayLost,
     "relay.clamped": RelayClamped,
+    "relay.closed": RelayClosed,
+    "command.queued": CommandQueued,
+    "command.started": CommandStarted,
+    "command.claimed": CommandClaimed,
+    "command.requeued": CommandRequeued,
+    "command.completed": CommandCompleted,
+    "command.rejected": CommandRejected,
+    "command.interrupted": CommandInterrupted,
+    "checkpoint.ready": CheckpointReady,
 }
+KIND_OF: Final[dict[type[EventData], str]] = {data: kind for kind, data in KINDS.items()}
 
 
 def is_kind(kind: str) -> bool:

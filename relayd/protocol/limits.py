@@ -34,6 +34,11 @@ RELAY_NAME_CHARACTERS_MAX: Final = 64
 PRODUCERS_REMEMBERED: Final = 1024
 """Fold counts with it, so it is part of the format and no setting."""
 
+TERMINAL_IDS_REMEMBERED: Final = 8192
+SIDE_TASKS_STARTED_MAX: Final = 4
+STATE_BYTES_MAX: Final = 15 * MIB
+"""Requests are held to this much state, so that its snapshot stays below the format's 16 MiB."""
+
 HELLO_SECONDS_MAX: Final = 10.0
 FRAME_SECONDS_MAX: Final = 30.0
 CLAMP_BYTES_MIN: Final = 4 * KIB

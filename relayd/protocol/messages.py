@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from relayd.protocol.commands import CommandState, CommandType, OutcomeWord
 from relayd.protocol.cursor import Cursor
 from relayd.protocol.errors import ErrorResponse
 from relayd.protocol.event import NIL
@@ -17,6 +18,7 @@ from relayd.protocol.limits import PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, REQUEST_I
 RequestId = Annotated[int, msgspec.Meta(ge=1, le=REQUEST_ID_MAX)]
 RelayName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9][a-z0-9._-]{0,63}\Z")]
 Identity = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+CommandId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_-]{8,128}\Z")]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=WAIT_MS_MAX)]
 Oversize = Literal["refuse", "clamp"]
 
@@ -121,6 +123,36 @@ class ForgetConsumer(RelayRequest, tag="forget_consumer"):
     consumer: Identity
 
 
+class Submit(RelayRequest, tag="submit"):
+    """Has a command accepted, exactly once however often it is sent."""
+
+    command_id: CommandId
+    command: msgspec.Raw
+
+
+class CommandQuery(RelayRequest, tag="command"):
+    """Asks what became of a command; waits for its end, or for a checkpoint's cut."""
+
+    command_id: CommandId
+    wait_ms: Milliseconds = 0
+
+
+class Claim(RelayRequest, tag="claim"):
+    """Asks for up to `capacity` commands to work on; waits up to `wait_ms` where there are none."""
+
+    capacity: Annotated[int, msgspec.Meta(ge=0, le=10_000)]
+    wait_ms: Milliseconds = 0
+
+
+class Finish(RelayRequest, tag="finish"):
+    """Says how a command that this connection holds ended."""
+
+    command_id: CommandId
+    outcome: OutcomeWord
+    result: msgspec.Raw = NIL
+    message: str | None = None
+
+
 class CancelRequest(Request, tag="cancel_request"):
     """Takes back a request that waits."""
 
@@ -186,6 +218,21 @@ class Done(Response, tag="done"):
     """Done; there is nothing to say."""
 
 
+class HeldCommand(msgspec.Struct, frozen=True):
+    """A command that is in flight, with its last hand-over."""
+
+    command_id: str
+    worker: str
+    delivery: int
+
+
+class BarrierStatus(msgspec.Struct, omit_defaults=True, frozen=True):
+    """The checkpoint that is being made; with `cut` it is ready."""
+
+    command_id: str
+    cut: Cursor | None = None
+
+
 class RelayStatus(msgspec.Struct, omit_defaults=True, frozen=True):
     """The state of a relay at `latest`. Times are milliseconds since 1970; `trouble` is a sentence."""
 
@@ -206,6 +253,12 @@ class RelayStatus(msgspec.Struct, omit_defaults=True, frozen=True):
     journal_bytes: int
     floor: Cursor | None = None
     trouble: str | None = None
+    active: list[str] = []
+    queued: list[str] = []
+    queued_count: int = 0
+    in_flight: list[HeldCommand] = []
+    barrier: BarrierStatus | None = None
+    config: dict[str, msgspec.Raw] = {}
 
 
 class StatusResponse(RelayStatus, tag_field="re", tag="status", kw_only=True, frozen=True, omit_defaults=True):
@@ -252,6 +305,50 @@ class Acknowledged(Response, tag="acknowledged"):
     retained: Cursor
 
 
+class Accepted(Response, tag="accepted"):
+    """A command is accepted: `ordinal` is that of its `command.queued`."""
+
+    command_id: str
+    ordinal: int
+    duplicate: bool = False
+
+
+class CommandReport(Response, tag="command"):
+    """What is known of a command. `result` and `message` are gone when its terminal event is."""
+
+    command_id: str
+    type: CommandType
+    state: CommandState
+    ordinal: int
+    terminal: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    result: msgspec.Raw = NIL
+    cut: Cursor | None = None
+
+
+class ClaimedCommand(msgspec.Struct, frozen=True):
+    """A command handed over; `delivery` counts the hand-overs, this one too."""
+
+    command_id: str
+    ordinal: int
+    command: msgspec.Raw
+    delivery: int
+
+
+class Claimed(Response, tag="claimed"):
+    """The commands that this connection holds from now on."""
+
+    commands: list[ClaimedCommand]
+
+
+class Finished(Response, tag="finished"):
+    """The outcome is recorded at `ordinal`."""
+
+    ordinal: int
+    duplicate: bool = False
+
+
 AnyRequest = (
     Hello
     | Relays
@@ -263,7 +360,25 @@ AnyRequest = (
     | Acknowledge
     | AwaitAcknowledged
     | ForgetConsumer
+    | Submit
+    | CommandQuery
+    | Claim
+    | Finish
     | CancelRequest
     | Leave
 )
-AnyResponse = Welcome | RelayList | Opened | Done | StatusResponse | Recorded | Page | Acknowledged | ErrorResponse
+AnyResponse = (
+    Welcome
+    | RelayList
+    | Opened
+    | Done
+    | StatusResponse
+    | Recorded
+    | Page
+    | Acknowledged
+    | Accepted
+    | CommandReport
+    | Claimed
+    | Finished
+    | ErrorResponse
+)

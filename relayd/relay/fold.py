@@ -13,6 +13,7 @@ from relayd.protocol.event import Body, Producer
 from relayd.protocol.kinds import (
     KINDS,
     EventData,
+    RelayClosed,
     RelayCreated,
     RelayEvicted,
     RelayLost,
@@ -20,6 +21,7 @@ from relayd.protocol.kinds import (
     is_reserved,
 )
 from relayd.protocol.limits import PRODUCERS_REMEMBERED
+from relayd.relay.fold_commands import LaneEvent, fold_command
 from relayd.relay.state import ProducerMark, RelayState
 
 _DATA_DECODERS: Final = {kind: msgspec.msgpack.Decoder(data).decode for kind, data in KINDS.items()}
@@ -44,7 +46,7 @@ class Run(NamedTuple):
 def fold(state: RelayState, cursor: Cursor, body: Body) -> None:
     """Folds the event at `cursor` into `state`. Its caller has proven that it follows the frontier."""
     if is_reserved(body.kind):
-        _fold_own(state, _read_data(cursor, body), body.recorded_at_ms)
+        _fold_own(state, cursor, body, _read_data(cursor, body))
     fold_run(state, cursor, Run(body.recorded_at_ms, body.producer))
 
 
@@ -68,13 +70,14 @@ def _read_data(cursor: Cursor, body: Body) -> EventData:
         raise FoldError("journal_corrupt", message, cursor.ordinal) from error
 
 
-def _fold_own(state: RelayState, data: EventData, recorded_at_ms: int) -> None:
+def _fold_own(state: RelayState, cursor: Cursor, body: Body, data: EventData) -> None:
+    before = state.execution
     match data:
         case RelayCreated() | RelayRestored():
             state.store = data.store
             state.retention = data.retention
             state.max_active = data.max_active
-            state.execution_since = recorded_at_ms
+            state.execution_since = body.recorded_at_ms
             if isinstance(data, RelayRestored):
                 state.seed = data.seed
         case RelayEvicted():
@@ -82,8 +85,20 @@ def _fold_own(state: RelayState, data: EventData, recorded_at_ms: int) -> None:
         case RelayLost():
             # What the lost ordinals said of producers is not known: each may begin anywhere.
             state.producers.clear()
+            if state.lane.barrier is not None:
+                state.lane.barrier = msgspec.structs.replace(state.lane.barrier, cut=None)
+        case RelayClosed():
+            state.lane.closed = data.cut
+        case _ if isinstance(data, LaneEvent):
+            try:
+                fold_command(state, cursor, body.command_id, data)
+            except LookupError as error:
+                message = f"ordinal {cursor.ordinal} is a `{body.kind}` that cannot follow: {error}"
+                raise FoldError("journal_corrupt", message, cursor.ordinal) from error
         case _:
             pass
+    if state.execution != before:
+        state.execution_since = body.recorded_at_ms
 
 
 def _mark(producers: dict[str, ProducerMark], name: str, mark: ProducerMark) -> None:

@@ -19,6 +19,7 @@ from relayd.protocol.limits import EVENT_BODY_BYTES_MAX, SEQUENCE_MAX
 from relayd.protocol.messages import NewEvent, Record, Recorded
 from relayd.protocol.names import is_command_id
 from relayd.relay.clamp import clamp
+from relayd.relay.closed import closed_error
 from relayd.relay.fold import Run
 from relayd.relay.state import ProducerMark, RelayState
 
@@ -87,6 +88,7 @@ def _wrong(field: str, expected: str, what: str) -> InvalidRequestError:
 def decide_record(state: RelayState, request: Record, now_ms: int) -> Recording:
     """Which of the request's events are new, encoded as bodies. The request passed `check_record`."""
     if request.producer is None:
+        _refuse_closed(state)
         plain = [
             _bounded(encode_body(now_ms, event.kind, event.data, event.command_id), event, request, None, now_ms)
             for event in request.events
@@ -96,6 +98,8 @@ def decide_record(state: RelayState, request: Record, now_ms: int) -> Recording:
     if request.sequence is None:
         return Recording([], None, mark)
     skip = _already_there(mark, request.producer, request.sequence)
+    if skip < len(request.events):
+        _refuse_closed(state)
     bodies: list[bytes] = []
     for sequence, event in enumerate(request.events[skip:], request.sequence + skip):
         producer = Producer(request.producer, sequence)
@@ -103,6 +107,11 @@ def decide_record(state: RelayState, request: Record, now_ms: int) -> Recording:
         bodies.append(_bounded(body, event, request, producer, now_ms))
     last = Producer(request.producer, request.sequence + len(request.events) - 1)
     return Recording(bodies, Run(now_ms, last), mark)
+
+
+def _refuse_closed(state: RelayState) -> None:
+    if state.lane.closed is not None:
+        raise closed_error()
 
 
 def _already_there(mark: ProducerMark | None, producer: str, sequence: int) -> int:

@@ -4,14 +4,17 @@ Values inside the containers are immutable, so that `capture` needs to copy the 
 encoded in another thread while the relay goes on.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from relayd.protocol.cursor import GENESIS, Cursor
 from relayd.protocol.kinds import RETENTION_DEFAULT, Retention, StoreId
+from relayd.relay.ledger import Lane
 
 MAX_ACTIVE_DEFAULT: Final = 1
+
+Execution = Literal["idle", "running", "closed"]
 
 
 class ProducerMark(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -38,11 +41,20 @@ class RelayState(msgspec.Struct, forbid_unknown_fields=True):
     execution_since: int = 0
     last_event_at: int = 0
     producers: dict[str, ProducerMark] = {}
+    lane: Lane = msgspec.field(default_factory=Lane)
+
+    @property
+    def execution(self) -> Execution:
+        """What the relay does; `execution_since` is when it began to."""
+        if self.lane.closed is not None:
+            return "closed"
+        return "running" if self.lane.started else "idle"
 
     def capture(self) -> "RelayState":
         """A copy that later folding does not touch."""
         captured = msgspec.structs.replace(self)
         captured.producers = dict(self.producers)
+        captured.lane = self.lane.capture()
         return captured
 
 
