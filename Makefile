@@ -42,6 +42,7 @@ format: setup ## let ruff put the source in order
 docs: setup ## write the generated pages of docs/reference/
 	$(BIN)/python -m relayd.daemon.settings_page > docs/reference/settings.md
 	$(BIN)/python -m relayd.protocol.events_page > docs/reference/events.md
+	$(BIN)/python -m relayd.relay.commands_page > docs/internals/commands.md
 
 bench: setup ## measure beside SQLite, about three minutes; BENCH=--quick for half a minute
 	$(BIN)/python bench/foundation.py $(BENCH)

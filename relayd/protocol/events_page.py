@@ -51,7 +51,8 @@ def events_page() -> str:
 
 def _section(kind: str, data: type[EventData]) -> str:
     rows = [f"| `{name}` | {kind_of_value} |" for name, kind_of_value in _fields(data)]
-    return "\n".join([f"### {kind}", "", data.__doc__ or "", "", "| field | |", "| --- | --- |", *rows, ""])
+    table = ["| field | |", "| --- | --- |", *rows, ""] if rows else ["No data.", ""]
+    return "\n".join([f"### {kind}", "", data.__doc__ or "", "", *table])
 
 
 def _fields(data: type[EventData]) -> Iterator[tuple[str, str]]:
@@ -75,8 +76,12 @@ def _value(kind: msgspec.inspect.Type) -> str:
             return "cursor"
         case msgspec.inspect.StructType(cls=cls) if cls is RetentionBytes:
             return "`{bytes: n}`"
+        case msgspec.inspect.RawType():
+            return "any value"
+        case msgspec.inspect.NoneType():
+            return ""
         case msgspec.inspect.UnionType(types=types):
-            return " or ".join(map(_value, types))
+            return " or ".join(word for word in map(_value, types) if word)
         case _:
             raise AssertionError(f"a kind of value that the page has no word for: {kind}")
 

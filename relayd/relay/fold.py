@@ -26,6 +26,8 @@ from relayd.relay.state import ProducerMark, RelayState
 
 _DATA_DECODERS: Final = {kind: msgspec.msgpack.Decoder(data).decode for kind, data in KINDS.items()}
 
+_EMPTY_MAP: Final = b"\x80"
+
 
 class FoldError(ValueError):
     """An event that cannot be folded. `reason` is a word of docs/reference/journal.md, "Opening"."""
@@ -64,7 +66,8 @@ def _read_data(cursor: Cursor, body: Body) -> EventData:
         message = f"ordinal {cursor.ordinal} is a `{body.kind}`, which this version of relayd does not know"
         raise FoldError("later_format", message, cursor.ordinal)
     try:
-        return decode(body.data)
+        # A kind without fields has no data.
+        return decode(body.data if KINDS[body.kind].__struct_fields__ else _EMPTY_MAP)
     except msgspec.DecodeError as error:
         message = f"ordinal {cursor.ordinal} is a `{body.kind}` with data that is not that kind's: {error}"
         raise FoldError("journal_corrupt", message, cursor.ordinal) from error

@@ -71,7 +71,7 @@ class Barrier(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cut: Cursor | None = None
 
 
-class Lane(msgspec.Struct, forbid_unknown_fields=True):
+class Lane(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """All commands of a relay.
 
     `queue`: tasks and configures not started; `side`: side tasks not started; `started`: all of these that are;

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from relayd.protocol.errors import SizeDetail, TooLargeError
-from relayd.protocol.event import encode_body
+from relayd.protocol.event import NIL, encode_body
 from relayd.protocol.kinds import KIND_OF, EventData
 from relayd.protocol.limits import EVENT_BODY_BYTES_MAX
 
@@ -14,7 +14,8 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 def own_body(now_ms: int, data: EventData, command_id: str | None = None) -> bytes:
     """The body of an event with `data`, recorded at `now_ms`, milliseconds since 1970."""
-    return encode_body(now_ms, KIND_OF[type(data)], msgspec.Raw(_encode(data)), command_id)
+    encoded = msgspec.Raw(_encode(data)) if data.__struct_fields__ else NIL
+    return encode_body(now_ms, KIND_OF[type(data)], encoded, command_id)
 
 
 def check_size(body: bytes) -> None:

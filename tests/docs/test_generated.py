@@ -23,9 +23,15 @@ from relayd.protocol.messages import (
     Welcome,
 )
 from relayd.recovery.refusal import Reason
+from relayd.relay.commands_page import commands_page
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference"
 ERRORS_PAGE = (REFERENCE / "errors.md").read_text()
+
+
+def test_the_page_of_commands_is_drawn_from_the_table():
+    page = Path(__file__).parents[2] / "docs" / "internals" / "commands.md"
+    assert page.read_text() == commands_page(), "run `make docs`"
 
 
 def rows(page, title):
