@@ -71,6 +71,8 @@ class Commanding:
         self._holding = holding
         self._leases = Leases(environment.deadlines, self._run_out)
         self._claimers: dict[_Claimer, None] = {}
+        self._untold: set[str] = set()
+        """Handed over, and not answered yet: their connection does not hold them if that fails."""
         self._barrier_owner: Answering | None = None
         self._barrier_timer: Deadline | None = None
         self._serving = False
@@ -217,14 +219,16 @@ class Commanding:
         names = [command.command_id for command in handed.commands]
         self._holders.take(names, reply.connection)
         self._leases.end(names)
+        self._untold.update(names)
         _, last = self._owner.record_own(handed.bodies)
         answer = Claimed(reply.id, handed.commands)
         self._memory.output.hold(last.ordinal, reply, lambda: self._tell(answer, reply))
 
     def _tell(self, answer: Claimed, reply: Reply) -> None:
         """The hand-over is durable. What cannot be told has reached nobody, and is orphaned at once."""
+        names = [command.command_id for command in answer.commands]
+        self._untold.difference_update(names)
         if reply.over:
-            names = [name.command_id for name in answer.commands]
             mine = [name for name in names if self._holders.holder(name) is reply.connection]
             self._holders.drop(mine)
             self._orphan(mine)
@@ -320,6 +324,8 @@ class Commanding:
         self.end_waiting(error)
         self._holding.end(error)
         self._leases.end_all()
+        self._holders.drop(self._untold)
+        self._untold.clear()
         if self._barrier_timer is not None:
             self._barrier_timer.cancel()
         if self._holders.lost == self._connection_ended:

@@ -294,6 +294,8 @@ class Entry:
                 self._log.info("room_found", relay=self.name)
                 self._full_bytes = host.full_bytes = None
                 host.upkeep.look()
+                if opened.writer is not None:
+                    host.begin()
                 if opened.writer is None:
                     again = ShuttingDownError(f"relay {self.name} opens again, now that there is room; ask again")
                     host.end(Ending("failed", again))

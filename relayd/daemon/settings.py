@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 64
     queue: Annotated[
         int,
-        msgspec.Meta(ge=1, le=100_000, description="Commands of a relay that have not ended; past it `overloaded`."),
+        msgspec.Meta(ge=1, le=15_000, description="Commands of a relay that have not ended; past it `overloaded`."),
     ] = 10_000
     lease: Annotated[
         float,

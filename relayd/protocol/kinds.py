@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import msgspec
 
 from relayd.protocol.cursor import Cursor
+from relayd.protocol.event import NIL
 
 RESERVED_PREFIXES: Final = ("relay.", "command.", "checkpoint.", "surface.", "reply.", "edits.")
 
@@ -107,7 +108,7 @@ class CommandEnded(EventData, frozen=True, omit_defaults=True):
     type: str
     reason: str | None = None
     message: str | None = None
-    result: msgspec.Raw = msgspec.Raw(b"\xc0")
+    result: msgspec.Raw = NIL
 
 
 class CommandCompleted(CommandEnded, frozen=True, omit_defaults=True):
