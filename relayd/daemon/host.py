@@ -61,6 +61,7 @@ from relayd.relay.decide import decide
 from relayd.relay.fold import Run, fold, fold_run
 from relayd.relay.own import check_size, own_body
 from relayd.relay.starting import next_body
+from relayd.relay.state import Execution
 
 HostRequest = (
     Record | Attach | Status | Acknowledge | AwaitAcknowledged | ForgetConsumer | Submit | CommandQuery | Claim | Finish
@@ -120,6 +121,7 @@ class Host:
             tail=opened.tail,
             catalogue=opened.catalogue,
             reader=reader,
+            execution=state.execution,
         )
         environment.tails.take_on(opened.tail)
         self.upkeep = Upkeep(self, self.memory, environment, opened, log)
@@ -128,6 +130,7 @@ class Host:
         self._holding = Holding(self.memory, environment.settings.pending_bytes, self._handle)
         self._commanding = Commanding(self, self.memory, environment, holders, self._holding)
         self._outcomes = Outcomes(self.memory, environment, nursery)
+        self._executions: deque[tuple[int, Execution]] = deque()
         self._looking_up = False
         self._behind: deque[tuple[HostRequest, Reply]] = deque()
         self._reporter = StatusReporter(self, environment, opened.relay, nursery)
@@ -339,6 +342,7 @@ class Host:
         The first ordinal and the last cursor; the frontier where there is nothing to record.
         """
         state, now_ms = self.memory.state, self._environment.now_ms()
+        before = state.execution
         for body in bodies:
             check_size(body)
         first = state.frontier.ordinal + 1
@@ -348,6 +352,8 @@ class Host:
         last = state.frontier
         if payloads:
             self._gather(Chunk(first, last, b"".join(payloads)))
+            if state.execution != before:
+                self._executions.append((last.ordinal, state.execution))
             self._commanding.recorded()
             self._outcomes.recorded()
         return first, last
@@ -449,6 +455,8 @@ class Host:
             self.upkeep.look()
         memory.catalogue.append_group(written, group[0].first, last.ordinal)
         memory.synced = last
+        while self._executions and self._executions[0][0] <= last.ordinal:
+            memory.execution = self._executions.popleft()[1]
         memory.output.advance(last.ordinal)
         self.attaching.advance()
         if self._eviction is not None and last.ordinal >= self._eviction[0]:

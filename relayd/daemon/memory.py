@@ -9,14 +9,14 @@ from relayd.journal.tail import Tail
 from relayd.protocol.cursor import Cursor, History
 from relayd.relay.acknowledged import Acknowledgements
 from relayd.relay.retention import base, retained
-from relayd.relay.state import RelayState
+from relayd.relay.state import Execution, RelayState
 
 
 @dataclass
 class RelayMemory:
     """`state` is folded as far as has been decided; `synced` is how far that is durable.
 
-    `acknowledgements` are those on disk. `base` is the cursor of the last event that may be gone.
+    `acknowledgements` are those on disk. `execution` is what is durable of the state's own. `base` is the cursor of the last event that may be gone.
     """
 
     name: str
@@ -29,6 +29,7 @@ class RelayMemory:
     tail: Tail
     catalogue: Catalogue
     reader: PageReader
+    execution: Execution
 
     @property
     def history(self) -> History:
