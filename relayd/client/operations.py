@@ -9,20 +9,28 @@ from typing import Final, Generic, NamedTuple, TypeVar, cast
 import msgspec
 
 from relayd.client.errors import ProtocolViolationError
+from relayd.protocol.commands import AnyCommand, OutcomeWord
 from relayd.protocol.cursor import Cursor, parse_cursor
 from relayd.protocol.errors import ErrorResponse, FieldDetail, InvalidRequestError, ShuttingDownError, from_wire
 from relayd.protocol.event import NIL
 from relayd.protocol.kinds import Retention, RetentionBytes
 from relayd.protocol.limits import PAGE_BYTES_DEFAULT
 from relayd.protocol.messages import (
+    Accepted,
     Acknowledge,
     Acknowledged,
     AnyResponse,
     Attach,
     AwaitAcknowledged,
+    Claim,
+    Claimed,
+    CommandQuery,
+    CommandReport,
     ConsumerPosition,
     DeleteRelay,
     Done,
+    Finish,
+    Finished,
     ForgetConsumer,
     Leave,
     NewEvent,
@@ -38,6 +46,7 @@ from relayd.protocol.messages import (
     Request,
     Status,
     StatusResponse,
+    Submit,
 )
 from relayd.protocol.names import is_relay_name
 
@@ -138,6 +147,41 @@ def await_acknowledged(relay: str, consumer: str, through: Cursor | str, wait_ms
 def forget_consumer(relay: str, consumer: str) -> Call[Done]:
     """Frees what a consumer pins."""
     return Call(ForgetConsumer(0, named(relay), consumer), Done)
+
+
+CommandLike = AnyCommand | Mapping[str, object]
+"""A command, or the map that it travels as: `{"type": "task", "payload": …}`."""
+
+
+def submit(relay: str, command_id: str, command: CommandLike) -> Call[Accepted]:
+    """Has a command accepted; repeated, it is the same command still."""
+    return Call(Submit(0, named(relay), command_id, encode_value(command)), Accepted)
+
+
+def command(relay: str, command_id: str, wait_ms: int = 0) -> Call[CommandReport]:
+    """Asks what became of a command."""
+    return Call(CommandQuery(0, named(relay), command_id, wait_ms), CommandReport, wait_seconds=wait_ms / 1000)
+
+
+def claim(relay: str, capacity: int, wait_ms: int = 0) -> Call[Claimed]:
+    """Asks for work. Repeated, the daemon hands over again what a lost answer carried, to the same worker."""
+    return Call(Claim(0, named(relay), capacity, wait_ms), Claimed, wait_seconds=wait_ms / 1000)
+
+
+def finish(
+    relay: str, command_id: str, outcome: OutcomeWord, *, result: object = None, message: str | None = None
+) -> Call[Finished]:
+    """Says how a command ended; repeated, it is the same end still."""
+    encoded = NIL if result is None else encode_value(result)
+    return Call(Finish(0, named(relay), command_id, outcome, encoded, message), Finished)
+
+
+def encode_value(value: object) -> msgspec.Raw:
+    """One MessagePack value. Raises InvalidRequestError for what has no such form."""
+    try:
+        return msgspec.Raw(_encode(value))
+    except ENCODING_ERRORS as error:
+        raise unencodable(error) from None
 
 
 def leave() -> Call[Done]:

@@ -137,7 +137,13 @@ class Registry:
             return RelayEntry(name, open=False, disk_bytes=size)
         if entry.host is None:
             return RelayEntry(name, open=False, execution="unavailable", disk_bytes=size)
-        return RelayEntry(name, open=True, latest=entry.host.memory.synced.ordinal, execution=entry.host.memory.execution, disk_bytes=size)
+        return RelayEntry(
+            name,
+            open=True,
+            latest=entry.host.memory.synced.ordinal,
+            execution=entry.host.memory.execution,
+            disk_bytes=size,
+        )
 
     async def stop(self) -> None:
         """Closes every relay; when this returns, what was accepted is synced and all is given back."""
