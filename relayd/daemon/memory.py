@@ -16,7 +16,8 @@ from relayd.relay.state import Execution, RelayState
 class RelayMemory:
     """`state` is folded as far as has been decided; `synced` is how far that is durable.
 
-    `acknowledgements` are those on disk. `execution` is what is durable of the state's own. `base` is the cursor of the last event that may be gone.
+    `acknowledgements` are those on disk. `execution` is what is durable of the state's own. `base` is the cursor of the
+    last event that may be gone.
     """
 
     name: str

@@ -21,7 +21,7 @@ from relayd.protocol.event import encode_body, encode_records
 from relayd.protocol.kinds import EventData, RelayCreated, RelayRestored, Retention
 from relayd.protocol.names import is_relay_name
 from relayd.recovery.checked_map import file_digest
-from relayd.recovery.seed import SeedError, decode_seed, needs_command_lane
+from relayd.recovery.seed import SeedError, decode_seed
 
 _DELETED: Final = ".deleted"
 _LEFTOVER: Final = re.compile(r"\.(.+)(?:\.new|\.[0-9a-f]{32}\.deleted)", re.ASCII)
@@ -59,7 +59,7 @@ def restore_relay(
 ) -> None:
     """Makes the relay `name` from the bytes of a seed, which is kept beside its journal. Otherwise as `make_relay`.
 
-    Raises InvalidRequestError where `seed` is none, or holds what only a command lane takes up; nothing is written.
+    Raises InvalidRequestError where `seed` is none; nothing is written.
     """
     first = _prove_seed(seed) + 1
     restored = RelayRestored(store=store, seed=file_digest(seed), retention=retention, max_active=max_active)
@@ -77,12 +77,6 @@ def _prove_seed(content: bytes) -> int:
         seed = decode_seed(content)
     except SeedError as error:
         raise InvalidRequestError(f"the seed cannot be used: {error}", FieldDetail("seed", "a seed")) from error
-    if needs_command_lane(seed):
-        message = (
-            "the seed holds queued commands, settings or remembered command ids; this version of relayd has no command "
-            "lane to take them up, and nothing was restored"
-        )
-        raise InvalidRequestError(message, FieldDetail("seed", "a seed with empty commands, config and terminal_ids"))
     return seed.frontier.ordinal
 
 

@@ -26,6 +26,7 @@ from relayd.recovery.salvage_plan import Known, Piece, Plan, plan_salvage
 from relayd.recovery.start import Start, starts
 from relayd.recovery.survey import Survey
 from relayd.relay.fold import FoldError, fold, new_state
+from relayd.relay.state import RelayState
 
 _FIRST_KINDS: Final = {"nothing": ("relay.created", RelayCreated), "seed": ("relay.restored", RelayRestored)}
 
@@ -57,6 +58,15 @@ class Analysis(NamedTuple):
         """The records of `pieces`, in order. Raises OpeningError where a file cannot be read."""
         for piece in pieces:
             yield from records_in(self.found, piece.source, piece.span, self.active.judged)
+
+    def state_before_cut(self) -> RelayState:
+        """The state at the end of the prefix that stays. Raises OpeningError where a file cannot be read."""
+        state, cut = self.start.state.capture(), self.plan.cut
+        assert cut is not None, "nothing is cut"
+        for record in self.records(self.plan.prefix):
+            if state.frontier.ordinal < record.ordinal < cut.first:
+                fold(state, record.cursor, decode_body(record.body))
+        return state
 
 
 def analyse(found: Survey, progress: Progress, *, tail: bool) -> Analysis:

@@ -20,14 +20,15 @@ from relayd.journal.storage import Directory
 from relayd.journal.watermark import Watermark, encode_watermark
 from relayd.protocol.cursor import Cursor, Span
 from relayd.protocol.errors import InvalidStateError, StateDetail
-from relayd.protocol.event import RECORD_HEADER, Body, Record, decode_body, encode_body, encode_records
-from relayd.protocol.kinds import RelayLost
+from relayd.protocol.event import RECORD_HEADER, Body, Record, decode_body, encode_records
+from relayd.protocol.kinds import CommandInterrupted, RelayLost
 from relayd.protocol.limits import MIB, ORDINAL_MAX
 from relayd.recovery import snapshot
 from relayd.recovery.outfile import holds_other, write_file
 from relayd.recovery.quarantine import keep_file, open_quarantine, set_aside
 from relayd.recovery.salvage_analysis import Analysis
 from relayd.recovery.salvage_plan import Piece, Plan
+from relayd.relay.own import own_body
 
 LineOf = Callable[[Cursor, Body], bytes]
 """One event as a line of JSON, without the line's end."""
@@ -182,9 +183,10 @@ class _Salvage:
             return
         file = prepare_active(self._journal, self._store, segment)
         with contextlib.closing(file):
-            record = self._lost_event(cut)
-            header = encode_group_header(segment, SEGMENT_HEADER_BYTES, cut.last + 1, 1, (record,))
-            file.write((header, record), SEGMENT_HEADER_BYTES)
+            bodies = [self._lost_event(cut), *self._interruptions()]
+            records, _ = encode_records(cut.last + 1, bodies)
+            header = encode_group_header(segment, SEGMENT_HEADER_BYTES, cut.last + 1, len(bodies), (records,))
+            file.write((header, records), SEGMENT_HEADER_BYTES)
             file.sync()
             end = file.size()
         install_active(self._journal)
@@ -193,8 +195,14 @@ class _Salvage:
 
     def _lost_event(self, cut: Span) -> bytes:
         data = RelayLost(first=cut.first, last=cut.last, reason=self._reason())
-        body = encode_body(self._means.now_ms, "relay.lost", msgspec.Raw(msgspec.msgpack.encode(data)))
-        return encode_records(cut.last + 1, [body])[0]
+        return own_body(self._means.now_ms, data)
+
+    def _interruptions(self) -> list[bytes]:
+        """What became of the commands that had not ended at the end of the prefix is not known."""
+        return [
+            own_body(self._means.now_ms, CommandInterrupted(entry.type, "lost"), command_id)
+            for command_id, entry in self._analysis.state_before_cut().lane.all_live()
+        ]
 
     def _reason(self) -> Literal["damaged", "missing"]:
         """In a word, for whoever reads the event."""

@@ -10,14 +10,21 @@ import msgspec
 
 from relayd.journal.names import SEED
 from relayd.journal.storage import Directory
+from relayd.protocol.commands import CommandType, OutcomeWord, read_command, store_command, type_of
 from relayd.protocol.cursor import ZERO_DIGEST, Cursor
+from relayd.protocol.errors import RelaydError
 from relayd.protocol.event import Buffer
-from relayd.protocol.limits import ORDINAL_MAX, PRODUCERS_REMEMBERED, SEQUENCE_MAX
+from relayd.protocol.limits import ORDINAL_MAX, PRODUCERS_REMEMBERED, SEQUENCE_MAX, TERMINAL_IDS_REMEMBERED
 from relayd.protocol.names import is_command_id, is_identity
 from relayd.recovery import snapshot
 from relayd.recovery.checked_map import CheckedMapError, file_digest, frame_map, read_bounded, unframe_map
+from relayd.relay.fold_commands import configure, take_up
+from relayd.relay.ledger import Lane, Terminal
 from relayd.relay.state import ProducerMark, RelayState
 
+_QUEUED_TYPES: Final = ("task", "configure", "side_task")
+
+Digest = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 HexDigest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 
 
@@ -34,10 +41,22 @@ class SeedCommand(NamedTuple):
 
 
 class SeedTerminal(NamedTuple):
-    """A command id whose outcome is remembered: `entry` is one MessagePack value."""
+    """A command id whose outcome is remembered."""
 
     command_id: str
-    entry: msgspec.Raw
+    entry: "SeedEntry"
+
+
+class SeedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How a command ended; as relayd/relay/ledger.py, "Terminal"."""
+
+    type: CommandType
+    digest: Digest
+    ordinal: Annotated[int, msgspec.Meta(ge=1)]
+    state: OutcomeWord
+    terminal: Annotated[int, msgspec.Meta(ge=1)]
+    outcome: Digest
+    reason: str | None = None
 
 
 class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -68,11 +87,33 @@ class _JsonProducer(NamedTuple):
     cursor: _JsonCursor
 
 
+class _JsonEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: CommandType
+    digest: HexDigest
+    ordinal: Annotated[int, msgspec.Meta(ge=1)]
+    state: OutcomeWord
+    terminal: Annotated[int, msgspec.Meta(ge=1)]
+    outcome: HexDigest
+    reason: str | None = None
+
+    @property
+    def binary(self) -> SeedEntry:
+        return SeedEntry(
+            self.type,
+            bytes.fromhex(self.digest),
+            self.ordinal,
+            self.state,
+            self.terminal,
+            bytes.fromhex(self.outcome),
+            self.reason,
+        )
+
+
 class _JsonSeed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frontier: _JsonCursor
     commands: list[tuple[str, int, msgspec.Raw]]
     config: dict[str, msgspec.Raw]
-    terminal_ids: list[tuple[str, msgspec.Raw]]
+    terminal_ids: list[tuple[str, _JsonEntry]]
     producers: dict[str, _JsonProducer]
     floor: _JsonCursor | None = None
 
@@ -104,7 +145,7 @@ def _read(content: Buffer) -> Seed:
         frontier=said.frontier.binary,
         commands=[SeedCommand(name, ordinal, _from_json(command)) for name, ordinal, command in said.commands],
         config={key: _from_json(value) for key, value in said.config.items()},
-        terminal_ids=[SeedTerminal(name, _from_json(entry)) for name, entry in said.terminal_ids],
+        terminal_ids=[SeedTerminal(name, entry.binary) for name, entry in said.terminal_ids],
         producers={name: ProducerMark(mark.sequence, mark.cursor.binary) for name, mark in said.producers.items()},
         floor=None if said.floor is None else said.floor.binary,
     )
@@ -121,14 +162,46 @@ def _check(seed: Seed) -> None:
     if seed.floor is not None:
         _check_cursor("floor", seed.floor, last)
     _check_producers(seed)
+    _check_commands(seed)
+    _check_terminals(seed)
+
+
+def _check_commands(seed: Seed) -> None:
+    before = 0
+    names: set[str] = set()
     for command in seed.commands:
-        if not is_command_id(command.command_id):
-            raise SeedError(f"`commands` has {command.command_id!r}, which is no command_id")
-        if not 1 <= command.ordinal <= last:
-            raise SeedError(f"`commands` has ordinal {command.ordinal}; 1 to the frontier's {last} are possible")
+        name = command.command_id
+        if not is_command_id(name) or name in names:
+            raise SeedError(f"`commands` has {name!r}, which is no command_id, or is there twice")
+        if not before < command.ordinal <= seed.frontier.ordinal:
+            raise SeedError(
+                f"`commands` has ordinal {command.ordinal}; they are in order, up to the frontier's "
+                f"{seed.frontier.ordinal}"
+            )
+        try:
+            kind = type_of(read_command(command.command))
+        except RelaydError as error:
+            raise SeedError(f"`commands` has {name!r}, which cannot be read: {error}") from error
+        if kind not in _QUEUED_TYPES:
+            raise SeedError(f"`commands` has {name!r}, a {kind}; only {', '.join(_QUEUED_TYPES)} can be queued")
+        before = command.ordinal
+        names.add(name)
+    for key in seed.config:
+        if not key.strip():
+            raise SeedError("`config` has a blank key")
+
+
+def _check_terminals(seed: Seed) -> None:
+    if len(seed.terminal_ids) > TERMINAL_IDS_REMEMBERED:
+        raise SeedError(f"`terminal_ids` has {len(seed.terminal_ids)} ids; {TERMINAL_IDS_REMEMBERED} are remembered")
+    names = {command.command_id for command in seed.commands}
     for terminal in seed.terminal_ids:
-        if not is_command_id(terminal.command_id):
-            raise SeedError(f"`terminal_ids` has {terminal.command_id!r}, which is no command_id")
+        name = terminal.command_id
+        if not is_command_id(name) or name in names:
+            raise SeedError(f"`terminal_ids` has {name!r}, which is no command_id, or is there twice")
+        if max(terminal.entry.ordinal, terminal.entry.terminal) > seed.frontier.ordinal:
+            raise SeedError(f"`terminal_ids` has {name!r} at an ordinal past the frontier")
+        names.add(name)
 
 
 def _check_producers(seed: Seed) -> None:
@@ -151,16 +224,31 @@ def _check_cursor(field: str, cursor: Cursor, last: int) -> None:
         raise SeedError(f"`{field}` has ordinal {cursor.ordinal}; that is 0 if and only if the digest is zero")
 
 
-def needs_command_lane(seed: Seed) -> bool:
-    """Whether the seed holds what only a command lane can take up: queued commands, settings, remembered outcomes."""
-    return bool(seed.commands or seed.config or seed.terminal_ids)
-
-
 def seed_state(seed: Seed, store: bytes, digest: bytes) -> RelayState:
     """The state of a relay of `store` before its `relay.restored`; `digest` is that of the seed's bytes."""
     return RelayState(
-        store=store, frontier=seed.frontier, floor=seed.floor, seed=digest, producers=dict(seed.producers)
+        store=store,
+        frontier=seed.frontier,
+        floor=seed.floor,
+        seed=digest,
+        producers=dict(seed.producers),
+        lane=_lane(seed),
     )
+
+
+def _lane(seed: Seed) -> Lane:
+    lane = Lane()
+    for command in seed.commands:
+        take_up(lane, command.ordinal, command.command_id, store_command(read_command(command.command)))
+    for terminal in seed.terminal_ids:
+        entry = terminal.entry
+        kept = Terminal(
+            entry.type, entry.digest, entry.ordinal, entry.state, entry.terminal, entry.outcome, entry.reason
+        )
+        lane.remember(terminal.command_id, kept)
+    for key, value in seed.config.items():
+        configure(lane, key, value)
+    return lane
 
 
 class SeedFile(NamedTuple):

@@ -51,7 +51,7 @@ def fold_command(state: RelayState, cursor: Cursor, command_id: str | None, data
     lane = state.lane
     match data:
         case CommandQueued():
-            _accept(lane, cursor.ordinal, _named(command_id), data.command)
+            take_up(lane, cursor.ordinal, _named(command_id), data.command)
         case CheckpointReady():
             barrier = _barrier(lane, data.barrier)
             entry = _moved(barrier.entry, data)
@@ -72,7 +72,8 @@ def _named(command_id: str | None) -> str:
     return command_id
 
 
-def _accept(lane: Lane, ordinal: int, command_id: str, encoded: msgspec.Raw) -> None:
+def take_up(lane: Lane, ordinal: int, command_id: str, encoded: msgspec.Raw) -> None:
+    """A command accepted at `ordinal` stands in its container from now on. Raises LookupError where it cannot."""
     if lane.live(command_id) is not None or command_id in lane.ended:
         raise LookupError(f"{command_id} is there already")
     encoded = msgspec.Raw(bytes(encoded))
@@ -169,7 +170,7 @@ def _take_effect(state: RelayState, entry: Entry) -> None:
         return
     match read_stored(entry.command):
         case Configure(key=key, value=value):
-            _configure(state.lane, key, msgspec.Raw(bytes(value)))
+            configure(state.lane, key, msgspec.Raw(bytes(value)))
         case CompleteCheckpoint(barrier=barrier):
             state.floor = _barrier(state.lane, barrier).cut
         case AdvanceFloor(cursor=cursor):
@@ -178,7 +179,8 @@ def _take_effect(state: RelayState, entry: Entry) -> None:
             pass
 
 
-def _configure(lane: Lane, key: str, value: msgspec.Raw) -> None:
+def configure(lane: Lane, key: str, value: msgspec.Raw) -> None:
+    """Sets `config[key]`."""
     before = lane.config.get(key)
     if before is not None:
         lane.live_bytes -= config_bytes(key, before)

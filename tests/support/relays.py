@@ -69,6 +69,7 @@ def state(frontier: int, /, **changes: object) -> dict:
         "execution_since": 1000,
         "last_event_at": 1000 if frontier == 1 else 1000 + frontier,
         "producers": producers,
+        "lane": {},
     } | changes
 
 
