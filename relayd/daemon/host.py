@@ -19,7 +19,7 @@ from relayd.daemon.environment import Environment
 from relayd.daemon.hands import Holders
 from relayd.daemon.holding import Holding
 from relayd.daemon.looking_up import find_digest
-from relayd.daemon.memory import RelayMemory
+from relayd.daemon.memory import Durable, RelayMemory
 from relayd.daemon.outcomes import Outcomes
 from relayd.daemon.output_commit import OutputCommit
 from relayd.daemon.reply import Reply
@@ -61,7 +61,6 @@ from relayd.relay.decide import decide
 from relayd.relay.fold import Run, fold, fold_run
 from relayd.relay.own import check_size, own_body
 from relayd.relay.starting import next_body
-from relayd.relay.state import Execution
 
 HostRequest = (
     Record | Attach | Status | Acknowledge | AwaitAcknowledged | ForgetConsumer | Submit | CommandQuery | Claim | Finish
@@ -114,14 +113,13 @@ class Host:
             name=opened.name,
             state=state,
             synced=state.frontier,
-            evicted=state.evicted,
             base=opened.base,
             acknowledgements=opened.acknowledgements,
             output=OutputCommit(state.frontier.ordinal),
             tail=opened.tail,
             catalogue=opened.catalogue,
             reader=reader,
-            execution=state.execution,
+            durable=Durable.of(state),
         )
         environment.tails.take_on(opened.tail)
         self.upkeep = Upkeep(self, self.memory, environment, opened, log)
@@ -130,13 +128,12 @@ class Host:
         self._holding = Holding(self.memory, environment.settings.pending_bytes, self._handle)
         self._commanding = Commanding(self, self.memory, environment, holders, self._holding)
         self._outcomes = Outcomes(self.memory, environment, nursery)
-        self._executions: deque[tuple[int, Execution]] = deque()
+        self._to_be_durable: deque[tuple[int, Durable]] = deque()
         self._looking_up = False
         self._behind: deque[tuple[HostRequest, Reply]] = deque()
         self._reporter = StatusReporter(self, environment, opened.relay, nursery)
         self._pending: deque[Chunk] = deque()
         self._pending_bytes = 0
-        self._eviction: tuple[int, Cursor] | None = None
         self._wake = trio.Event()
         self._synced_more = trio.Event()
         self._committing = False
@@ -314,8 +311,7 @@ class Host:
     def record_eviction(self, through: Cursor) -> None:
         """Records that bounded retention drops everything up to `through`, which happens once that is durable."""
         self._holding.release()
-        _, last = self.record_own([own_body(self._environment.now_ms(), RelayEvicted(through))])
-        self._eviction = (last.ordinal, through)
+        self.record_own([own_body(self._environment.now_ms(), RelayEvicted(through))])
 
     def _accept(self, bodies: list[bytes], run: Run | None) -> tuple[int, Cursor]:
         """Gives an application's events their ordinals, folds them, and hands them to the writer's next group.
@@ -342,7 +338,7 @@ class Host:
         The first ordinal and the last cursor; the frontier where there is nothing to record.
         """
         state, now_ms = self.memory.state, self._environment.now_ms()
-        before = state.execution
+        before = Durable.of(state)
         for body in bodies:
             check_size(body)
         first = state.frontier.ordinal + 1
@@ -352,8 +348,8 @@ class Host:
         last = state.frontier
         if payloads:
             self._gather(Chunk(first, last, b"".join(payloads)))
-            if state.execution != before:
-                self._executions.append((last.ordinal, state.execution))
+            if Durable.of(state) != before:
+                self._to_be_durable.append((last.ordinal, Durable.of(state)))
             self._commanding.recorded()
             self._outcomes.recorded()
         return first, last
@@ -455,13 +451,15 @@ class Host:
             self.upkeep.look()
         memory.catalogue.append_group(written, group[0].first, last.ordinal)
         memory.synced = last
-        while self._executions and self._executions[0][0] <= last.ordinal:
-            memory.execution = self._executions.popleft()[1]
+        durable = memory.durable
+        while self._to_be_durable and self._to_be_durable[0][0] <= last.ordinal:
+            memory.durable = self._to_be_durable.popleft()[1]
         memory.output.advance(last.ordinal)
         self.attaching.advance()
-        if self._eviction is not None and last.ordinal >= self._eviction[0]:
-            memory.evicted, self._eviction = self._eviction[1], None
+        if memory.durable is not durable:
             memory.raise_base()
+            if memory.durable.floor != durable.floor:
+                self.upkeep.want_snapshot()
             self.upkeep.look()
         self.upkeep.recorded(last.ordinal - group[0].first + 1, written.end - written.offset)
         self._synced_more.set()

@@ -1,6 +1,7 @@
 """What one open relay is in memory. Its host owns and changes it; reading and upkeep look at it."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from relayd.daemon.output_commit import OutputCommit
 from relayd.journal.catalogue import Catalogue
@@ -12,25 +13,37 @@ from relayd.relay.retention import base, retained
 from relayd.relay.state import Execution, RelayState
 
 
+class Durable(NamedTuple):
+    """What others act on before they are answered, and so must not see before it is synced."""
+
+    execution: Execution
+    floor: Cursor | None
+    evicted: Cursor
+
+    @classmethod
+    def of(cls, state: RelayState) -> "Durable":
+        """These facts of the state, which will be durable when its frontier is."""
+        return cls(state.execution, state.floor, state.evicted)
+
+
 @dataclass
 class RelayMemory:
     """`state` is folded as far as has been decided; `synced` is how far that is durable.
 
-    `acknowledgements` are those on disk. `execution` is what is durable of the state's own. `base` is the cursor of the
-    last event that may be gone.
+    `acknowledgements` are those on disk. `durable` is what of the state can be acted on. `base` is the cursor of the last
+    event that may be gone.
     """
 
     name: str
     state: RelayState
     synced: Cursor
-    evicted: Cursor
     base: Cursor
     acknowledgements: Acknowledgements
     output: OutputCommit
     tail: Tail
     catalogue: Catalogue
     reader: PageReader
-    execution: Execution
+    durable: "Durable"
 
     @property
     def history(self) -> History:
@@ -40,11 +53,11 @@ class RelayMemory:
     @property
     def retained(self) -> Cursor:
         """The cursor up to which nobody needs the events any more."""
-        return retained(self.state, self.acknowledgements)
+        return retained(self.state.retention, self.durable.floor, self.acknowledgements)
 
     def raise_base(self) -> None:
         """Lets go of what nobody needs any more, and of what a durable eviction gave up; it never moves back."""
-        risen = base(self.state, self.evicted, self.acknowledgements)
+        risen = base(self.retained, self.durable.evicted)
         if risen.ordinal > self.base.ordinal:
             self.base = risen
 

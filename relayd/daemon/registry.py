@@ -141,7 +141,7 @@ class Registry:
             name,
             open=True,
             latest=entry.host.memory.synced.ordinal,
-            execution=entry.host.memory.execution,
+            execution=entry.host.memory.durable.execution,
             disk_bytes=size,
         )
 

@@ -73,6 +73,7 @@ class Upkeep:
         """Files that readers find no longer, and that are still to be unlinked."""
         self._has_recorded = False
         """Whether this opening has written anything; until then it says nothing of its own, so as not to fail again."""
+        self._wanted = False
         self.busy = False
         self.trouble: str | None = None
 
@@ -90,6 +91,11 @@ class Upkeep:
             self._wake.set()
         if self._snapshot_is_due:
             self._wake.set()
+
+    def want_snapshot(self) -> None:
+        """A checkpoint was completed: a snapshot is due, however little came since the last."""
+        self._wanted = self._events > 0
+        self._wake.set()
 
     def look(self) -> None:
         """Something changed: a rotation, an acknowledgement, an eviction that is durable."""
@@ -132,7 +138,7 @@ class Upkeep:
     @property
     def _snapshot_is_due(self) -> bool:
         settings = self._environment.settings
-        return self._events >= settings.snapshot_events or self._bytes >= settings.snapshot_bytes
+        return self._wanted or self._events >= settings.snapshot_events or self._bytes >= settings.snapshot_bytes
 
     async def _snapshot_if_due(self) -> None:
         if self._snapshot_is_due:
@@ -161,6 +167,7 @@ class Upkeep:
         self._generations = (base, self._generations[0])
         self._events -= events
         self._bytes -= size
+        self._wanted = False
 
     # Sealing
 

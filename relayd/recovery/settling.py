@@ -31,6 +31,7 @@ from relayd.recovery.quarantine import keep_bytes, set_aside
 from relayd.recovery.reading import ACTIVE_FILE, Reading
 from relayd.recovery.refusal import storage_refusal
 from relayd.relay.retention import base as base_of
+from relayd.relay.retention import retained
 
 _ACTIVE_NEW: Final = ACTIVE + NEW
 
@@ -251,11 +252,9 @@ class _Settling:
 
     def _finish(self) -> Settled:
         reading = self._reading
-        base = max(
-            reading.start.base,
-            base_of(reading.state, reading.state.evicted, reading.acknowledgements),
-            key=lambda one: one.ordinal,
-        )
+        state = reading.state
+        needed = retained(state.retention, state.floor, reading.acknowledgements)
+        base = max(reading.start.base, base_of(needed, state.evicted), key=lambda one: one.ordinal)
         generations = _generations(reading)
         trouble: Exception | None = None
         due = self._full is None and (reading.folded_events > 0 or None in generations)

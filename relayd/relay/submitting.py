@@ -236,7 +236,7 @@ def _close(state: RelayState, command: Close, now_ms: int) -> list[bytes]:
 
 def _check_floor(state: RelayState, cursor: Cursor, found: bytes | None) -> None:
     floor = state.floor or GENESIS
-    if cursor.ordinal <= floor.ordinal:
+    if cursor.ordinal < floor.ordinal:
         raise InvalidStateError(f"the floor is at {floor.ordinal} already; it only moves up", StateDetail("floor"))
     if cursor.ordinal > state.frontier.ordinal:
         message = f"cursor {cursor.ordinal} is past this relay's latest event, {state.frontier.ordinal}"

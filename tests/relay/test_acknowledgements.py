@@ -11,10 +11,8 @@ from relayd.protocol.kinds import RetentionBytes
 from relayd.protocol.messages import Acknowledge
 from relayd.relay.acknowledged import Acknowledgements
 from relayd.relay.acknowledging import check_acknowledgement, needs_check
-from relayd.relay.fold import new_state
 from relayd.relay.retention import base, retained
 
-STORE = bytes(range(16))
 FOREIGN = b"\xee" * 16
 
 
@@ -135,18 +133,15 @@ RETAINED = [
 
 @pytest.mark.parametrize(("retention", "floor", "acknowledged", "expected"), RETAINED)
 def test_retained(retention, floor, acknowledged, expected):
-    state = new_state(STORE)
-    state.retention, state.floor = retention, None if floor is None else at(floor)
-    assert retained(state, Acknowledgements(at(acknowledged))).ordinal == expected
+    floor = None if floor is None else at(floor)
+    assert retained(retention, floor, Acknowledgements(at(acknowledged))).ordinal == expected
 
 
 @pytest.mark.parametrize(
     ("evicted", "acknowledged", "expected"), [(0, 5, 5), (3, 5, 5), (7, 5, 7), (7, 0, 7), (0, 0, 0)]
 )
 def test_the_base_rises_to_retained_or_to_an_eviction(evicted, acknowledged, expected):
-    state = new_state(STORE)
-    state.retention = RetentionBytes(9)
-    assert base(state, at(evicted), Acknowledgements(at(acknowledged))) == at(expected)
+    assert base(at(acknowledged), at(evicted)) == at(expected)
 
 
 def acknowledge(cursor: Cursor, consumer: str = "controller") -> Acknowledge:
