@@ -23,15 +23,28 @@ from relayd.client.backoff import Backoff
 from relayd.client.errors import ConnectionLostError, NotConnectedError, lost
 from relayd.client.events import EventPage, verify_page
 from relayd.client.following import Following
-from relayd.client.operations import Call, NewEventLike, PositionLike
+from relayd.client.operations import Call, CommandLike, NewEventLike, PositionLike, new_command_id
 from relayd.client.producing import BATCH_BYTES, BATCH_EVENTS, IN_FLIGHT, LINGER_MS, Producing
 from relayd.client.session import Identities, identities
 from relayd.protocol.address import default_socket
+from relayd.protocol.commands import OutcomeWord
 from relayd.protocol.cursor import Cursor
 from relayd.protocol.errors import RelaydError
 from relayd.protocol.kinds import Retention
 from relayd.protocol.limits import PAGE_BYTES_DEFAULT
-from relayd.protocol.messages import Acknowledged, Opened, Oversize, Recorded, RelayEntry, RelayStatus, Welcome
+from relayd.protocol.messages import (
+    Accepted,
+    Acknowledged,
+    ClaimedCommand,
+    CommandReport,
+    Finished,
+    Opened,
+    Oversize,
+    Recorded,
+    RelayEntry,
+    RelayStatus,
+    Welcome,
+)
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -162,6 +175,33 @@ class AsyncClient:
     async def forget_consumer(self, relay: str, consumer: str) -> None:
         """Frees what a consumer that is gone pins."""
         await self.call(operations.forget_consumer(relay, consumer))
+
+    async def submit(self, relay: str, command: CommandLike, command_id: str | None = None) -> Accepted:
+        """Has a command accepted, exactly once however often it is sent under one id; without one it gets a fresh one.
+
+        Raises ConflictError for an id that another command has, InvalidStateError, OverloadedError, TooLargeError.
+        """
+        return await self.call(operations.submit(relay, command_id or new_command_id(), command))
+
+    async def command(self, relay: str, command_id: str, *, wait_ms: int = 0) -> CommandReport:
+        """What became of a command; waits for its end, or a checkpoint's cut. Raises NotFoundError, WaitTimeoutError."""
+        return await self.call(operations.command(relay, command_id, wait_ms))
+
+    async def claim(self, relay: str, capacity: int, *, wait_ms: int = 0) -> list[ClaimedCommand]:
+        """Commands to work on, which this connection holds from then on. Raises ForbiddenError without a `worker`."""
+        return (await self.call(operations.claim(relay, capacity, wait_ms))).commands
+
+    async def finish(
+        self,
+        relay: str,
+        command_id: str,
+        outcome: OutcomeWord,
+        *,
+        result: object = None,
+        message: str | None = None,
+    ) -> Finished:
+        """Says how a command that this connection holds ended. Raises ForbiddenError, ConflictError, NotFoundError."""
+        return await self.call(operations.finish(relay, command_id, outcome, result=result, message=message))
 
     async def leave(self) -> None:
         """Says a planned goodbye for this connection's asker."""

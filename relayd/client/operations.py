@@ -3,6 +3,7 @@
 docs/reference/protocol.md, "Operations". A call may be repeated where doing it twice is doing it once.
 """
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
@@ -174,6 +175,11 @@ def finish(
     """Says how a command ended; repeated, it is the same end still."""
     encoded = NIL if result is None else encode_value(result)
     return Call(Finish(0, named(relay), command_id, outcome, encoded, message), Finished)
+
+
+def new_command_id() -> str:
+    """An id that no other command has."""
+    return secrets.token_hex(16)
 
 
 def encode_value(value: object) -> msgspec.Raw:

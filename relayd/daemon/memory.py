@@ -30,8 +30,8 @@ class Durable(NamedTuple):
 class RelayMemory:
     """`state` is folded as far as has been decided; `synced` is how far that is durable.
 
-    `acknowledgements` are those on disk. `durable` is what of the state can be acted on. `base` is the cursor of the last
-    event that may be gone.
+    `acknowledgements` are those on disk. `durable` is what of the state can be acted on. `base` is the cursor of the
+    last event that may be gone.
     """
 
     name: str
