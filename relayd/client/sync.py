@@ -171,7 +171,7 @@ class Client:
         return self.call(operations.submit(relay, command_id or new_command_id(), command))
 
     def command(self, relay: str, command_id: str, *, wait_ms: int = 0) -> CommandReport:
-        """What became of a command; waits for its end, or a checkpoint's cut. Raises NotFoundError, WaitTimeoutError."""
+        """What became of a command; waits for its end or cut. Raises NotFoundError, WaitTimeoutError."""
         return self.call(operations.command(relay, command_id, wait_ms))
 
     def claim(self, relay: str, capacity: int, *, wait_ms: int = 0) -> list[ClaimedCommand]:
