@@ -46,6 +46,8 @@ class _Waiter:
     request: AwaitAcknowledged
     reply: Reply
     deadline: Deadline | None = None
+    in_turn: bool = False
+    """What was said before it has been decided."""
 
 
 class Acknowledging:
@@ -59,7 +61,7 @@ class Acknowledging:
         self._environment = environment
         self._relay = relay
         self._taken = memory.acknowledgements
-        self._to_answer: list[tuple[Reply, Callable[[], None]]] = []
+        self._to_answer: list[tuple[Reply, Callable[[], None], Acknowledgements]] = []
         self._being_checked: dict[Reply, None] = {}
         self._behind: deque[tuple[Reply, Callable[[], None]]] = deque()
         self._waiting: dict[_Waiter, None] = {}
@@ -117,18 +119,24 @@ class Acknowledging:
         self._enqueue(reply, lambda: reply.answer(Done(request.id)))
 
     def wait_for(self, request: AwaitAcknowledged, reply: Reply) -> None:
-        """Answers once the consumer has acknowledged that far, or time is up."""
-        if self._reached(request):
-            self._answer(reply, request.consumer)
-            return
-        if request.wait_ms == 0:
-            # It waits for nobody, but what was said before it counts.
+        """Answers once the consumer has acknowledged that far, or time is up; what was said before it counts."""
+        if request.wait_ms == 0 or (self._reached(request) and not (self._to_answer or self._being_checked)):
             self.after(reply, lambda: self._answer_now(request, reply))
             return
         waiter = _Waiter(request, reply)
         reply.wait(lambda: self._no_longer_waits(waiter))
         waiter.deadline = self._environment.deadlines.after(request.wait_ms / 1000, lambda: self._time_is_up(waiter))
         self._waiting[waiter] = None
+        self._in_turn(reply, lambda: self._look_for(waiter))
+
+    def _look_for(self, waiter: _Waiter) -> None:
+        """From its turn on: it is answered once what has been taken, and is as far as it asked for, is on disk."""
+        waiter.in_turn = True
+        request, reply = waiter.request, waiter.reply
+        through = self._taken.cursor_of(request.consumer)
+        if waiter in self._waiting and through.ordinal >= request.through.ordinal:
+            self._no_longer_waits(waiter)
+            self._enqueue(reply, lambda: reply.answer(Acknowledged(reply.id, through, self._memory.retained)))
 
     def _answer_now(self, request: AwaitAcknowledged, reply: Reply) -> None:
         if not self._reached(request):
@@ -151,6 +159,8 @@ class Acknowledging:
 
     def _no_longer_waits(self, waiter: _Waiter) -> None:
         self._waiting.pop(waiter, None)
+        if not waiter.in_turn:
+            self._behind = deque(later for later in self._behind if later[0] is not waiter.reply)
         if waiter.deadline is not None:
             waiter.deadline.cancel()
 
@@ -165,9 +175,11 @@ class Acknowledging:
         self._taken = acknowledgements
         through = acknowledgements.cursor_of(consumer)
         self._enqueue(reply, lambda: reply.answer(Acknowledged(reply.id, through, self._memory.retained)))
+        for waiter in [waiter for waiter in self._waiting if waiter.in_turn and waiter.request.consumer == consumer]:
+            self._look_for(waiter)
 
     def _enqueue(self, reply: Reply, answer: Callable[[], None]) -> None:
-        self._to_answer.append((reply, answer))
+        self._to_answer.append((reply, answer, self._taken))
         self._wake.set()
 
     def _answer(self, reply: Reply, consumer: str) -> None:
@@ -224,18 +236,16 @@ class Acknowledging:
                 return False
             finally:
                 self._writing = False
-            self._memory.acknowledgements = taken
-            self._memory.raise_base()
-        self._owner.upkeep.look()
         # Where the relay ended meanwhile, whoever waited has been told.
         to_answer = self._to_answer[:count]
         del self._to_answer[:count]
-        for reply, answer in to_answer:
+        for reply, answer, as_decided in to_answer:
+            # It sees what was said before it, and not what was said after it and went into the same write.
+            self._memory.acknowledgements = as_decided
             _do(reply, answer)
-        for waiter in list(self._waiting):
-            if self._reached(waiter.request):
-                self._no_longer_waits(waiter)
-                self._answer(waiter.reply, waiter.request.consumer)
+        self._memory.acknowledgements = taken
+        self._memory.raise_base()
+        self._owner.upkeep.look()
         self._settle()
         self._environment.outbox.flush()
         return True
@@ -260,7 +270,7 @@ class Acknowledging:
         """Nothing more will be written: whoever waits is told `error`."""
         self.end_waiting(error)
         to_answer, self._to_answer = self._to_answer, []
-        for reply in [*(reply for reply, _ in to_answer), *self._being_checked]:
+        for reply in [*(reply for reply, _, _ in to_answer), *self._being_checked]:
             reply.refuse(error)
         for reply, _ in self._behind:
             reply.refuse(error)

@@ -36,6 +36,8 @@ from relayd.protocol.parse import BadRequestError, parse_request
 
 CONGESTED_BYTES: Final = 256 * KIB
 """Past this many unsent bytes a connection is read no further."""
+STOOD_STILL_SECONDS: Final = 1.0
+"""A deadline found passed by more than this was not missed by the client; it is given as much time again."""
 READS_MAX: Final = 2
 """Pages that are read from files for one connection at a time; the next is read while the last is being sent."""
 
@@ -79,6 +81,8 @@ class Connection:
         self._to_flush = False
         self._welcomed = False
         self._closed = False
+        self._hello_until = math.inf
+        self._complete_until = math.inf
         self._progress = trio.Event()
         self._blocked = trio.Event()
         self._receiving = trio.CancelScope()
@@ -142,6 +146,7 @@ class Connection:
 
     async def run(self) -> None:
         """Serves the connection to its end; cancelling ends it at once."""
+        self._hello_until = trio.current_time() + HELLO_SECONDS_MAX
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_blocked)
@@ -180,22 +185,21 @@ class Connection:
 
     async def _receive(self) -> None:
         """Reads and dispatches until the client sends no more, breaks framing, or takes too long."""
-        deadline = trio.current_time() + HELLO_SECONDS_MAX
+        self._complete_until = self._hello_until
         while not self._closed:
-            data: bytes | None = None
-            with trio.move_on_at(deadline):
-                data = await self._receive_some()
+            data = await self._receive_in_time()
             if data is None:
                 self._refuse_slow()
                 return
             if not data:
                 return
-            requests, greeted, waited = self.requests, self._welcomed, 0.0
+            requests, greeted = self.requests, self._welcomed
             try:
                 for frame in self._frames.feed(data):
                     self._dispatch(frame)
-                    if self._full:
-                        waited += await self._wait_for_room()
+                    if self._full and not await self._wait_for_room():
+                        self._refuse_slow()
+                        return
             except (InvalidRequestError, TooLargeError) as error:
                 self._send(to_wire(error, 0))
                 self._give_up()
@@ -203,12 +207,23 @@ class Connection:
             finally:
                 self._outbox.flush()
             if not self._welcomed:
-                deadline += waited
-            elif not len(self._frames):
-                deadline = math.inf
-            elif self.requests > requests or not greeted or deadline == math.inf:
+                continue
+            if not len(self._frames):
+                self._complete_until = math.inf
+            elif self.requests > requests or not greeted or self._complete_until == math.inf:
                 # A frame that is not complete has its clock from here: it stood while the daemon did not read.
-                deadline = trio.current_time() + FRAME_SECONDS_MAX
+                self._complete_until = trio.current_time() + FRAME_SECONDS_MAX
+
+    async def _receive_in_time(self) -> bytes | None:
+        """The next bytes, as `_receive_some` has them; None where none came before what is owed had to be complete."""
+        while True:
+            with trio.move_on_at(self._complete_until):
+                return await self._receive_some()
+            now = trio.current_time()
+            if now <= self._complete_until + STOOD_STILL_SECONDS:
+                return None
+            # The process was stopped, or the machine slept: what came meanwhile is not looked at yet.
+            self._complete_until = now + STOOD_STILL_SECONDS
 
     async def _receive_some(self) -> bytes:
         """The next bytes; empty where there are no more, and where nobody is left to answer."""
@@ -244,14 +259,20 @@ class Connection:
             or self._in_flight_bytes - self._held_bytes >= self._settings.in_flight_bytes
         )
 
-    async def _wait_for_room(self) -> float:
-        """Waits until the connection may have one more request in flight; gives the seconds that took."""
+    @property
+    def _patience_until(self) -> float:
+        """Until when a client is waited for that does not take what it is owed: without end, once it said hello."""
+        return math.inf if self._welcomed else self._hello_until
+
+    async def _wait_for_room(self) -> bool:
+        """Waits until the connection may have one more request in flight; False where patience ended first."""
         self._outbox.flush()
-        began = trio.current_time()
-        while self._full and not self._closed:
-            self._progress = trio.Event()
-            await self._progress.wait()
-        return trio.current_time() - began
+        with trio.move_on_at(self._patience_until):
+            while self._full and not self._closed:
+                self._progress = trio.Event()
+                await self._progress.wait()
+            return True
+        return False
 
     def _dispatch(self, frame: bytes) -> None:
         self.requests += 1
@@ -383,7 +404,8 @@ class Connection:
 
     async def _finish(self) -> None:
         """The client sends no more: what it is owed is sent, and then the connection ends."""
-        while (self._in_flight or self._outgoing) and not self._closed:
-            self._outbox.flush()
-            self._progress = trio.Event()
-            await self._progress.wait()
+        with trio.move_on_at(self._patience_until):
+            while (self._in_flight or self._outgoing) and not self._closed:
+                self._outbox.flush()
+                self._progress = trio.Event()
+                await self._progress.wait()

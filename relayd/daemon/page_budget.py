@@ -10,8 +10,8 @@ from relayd.daemon.outbox import Outbox
 from relayd.protocol.limits import KIB, MIB
 
 PAGES_BYTES: Final = 8 * MIB
-PAGE_BYTES_SMALL: Final = 64 * KIB
-"""No page is made smaller: much of it fits the socket's own buffer."""
+PAGE_BYTES_SMALL: Final = 15 * KIB
+"""No page is made smaller. With its frame it fits the small send buffer that connections of a crowd have."""
 _SHARE: Final = 8
 
 

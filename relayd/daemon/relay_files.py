@@ -44,8 +44,16 @@ class RelayFiles:
         return opened
 
     async def check_state(self) -> None:
-        """After a relay was found missing or failing: the daemon ends where its whole state directory is gone."""
-        if not await self._environment.files.run(self._relays.still_there):
+        """After a relay was found missing or failing: the daemon ends where its whole state directory is gone.
+
+        A disk that does not say it is no reason to end, nor to forget why this was asked. Raises nothing.
+        """
+        try:
+            there = await self._environment.files.run(self._relays.still_there)
+        except OSError as error:
+            self._log.warning("state_directory_unseen", error=str(error))
+            return
+        if not there:
             self._environment.state_gone.set()
 
     def _open(self, name: str, synced: SyncedEnd | None) -> Opened:

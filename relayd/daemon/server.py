@@ -25,6 +25,7 @@ from relayd.protocol.limits import (
     COMMAND_BYTES_MAX,
     EVENT_BODY_BYTES_MAX,
     FRAME_BYTES_MAX,
+    KIB,
     PAGE_BYTES_MAX,
 )
 from relayd.protocol.messages import (
@@ -41,6 +42,11 @@ from relayd.relay.recording import check_record
 from relayd.version import __version__
 
 PROTOCOL_VERSION = 1
+CROWD = 16
+"""So many connections have the system's own send buffers, which take some 200 KiB for a client that takes nothing."""
+CROWD_SEND_BYTES = 8 * KIB
+"""What further ones have. The system's buffers are memory of this process too: a thousand full ones, 200 MiB."""
+_VERSIONS_SAID = 8
 
 
 class Server:
@@ -57,6 +63,8 @@ class Server:
     def accepted(self, connected: socket.socket) -> None:
         """Takes a client on, or tells it that there are too many."""
         transport = SocketTransport(connected)
+        if len(self._connections) >= CROWD:
+            transport.hold_back(CROWD_SEND_BYTES)
         try:
             peer = transport.peer
         except OSError:
@@ -111,7 +119,7 @@ class Server:
         """Takes a client on. Raises IncompatibleProtocolError, ForbiddenError."""
         if PROTOCOL_VERSION not in hello.versions:
             text = (
-                f"this relayd speaks version {PROTOCOL_VERSION} of the protocol and the client {hello.versions}:"
+                f"this relayd speaks version {PROTOCOL_VERSION} of the protocol and the client {_few(hello.versions)}:"
                 " use a client and a daemon of one release"
             )
             raise IncompatibleProtocolError(text, VersionsDetail([PROTOCOL_VERSION]))
@@ -160,3 +168,9 @@ class Server:
         """Ends every connection now."""
         for connection in list(self._connections):
             connection.close()
+
+
+def _few(versions: list[int]) -> str:
+    """The versions for a message; of many, the first ones: a refusal says again little of what was sent."""
+    more = ", …" if len(versions) > _VERSIONS_SAID else ""
+    return ", ".join(map(str, versions[:_VERSIONS_SAID])) + more if versions else "none"

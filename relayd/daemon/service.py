@@ -17,6 +17,7 @@ from relayd.daemon.registry import Registry
 from relayd.daemon.server import Server
 from relayd.daemon.settings import Settings, reload_settings
 from relayd.daemon.state_lock import StateDirectory, lock_state
+from relayd.daemon.supervisor import tell_supervisor
 from relayd.daemon.tails import TailBudget
 from relayd.journal.pages import make_page_cache
 from relayd.protocol.errors import RelaydError
@@ -83,8 +84,10 @@ class _Daemon:
                     )
                     # What was allocated so far stays: the collector need not look at it again.
                     gc.freeze()
+                    tell_supervisor("READY=1")
                     await self._until_told_to_stop(signals)
                     environment.log.info("stopping")
+                    tell_supervisor("STOPPING=1")
                     serving.start_soon(self._second_signal, signals, nursery)
                     await self._drain(server, registry)
                     serving.cancel_scope.cancel()

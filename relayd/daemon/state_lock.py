@@ -76,12 +76,12 @@ def _lock(state: Directory, path: str) -> None:
 
 
 def _relays(state: Directory) -> Directory:
-    try:
-        return state.directory(RELAYS)
-    except FileNotFoundError:
+    """Opens `relays/`, made where it is missing; its name is on disk when this returns. Raises OSError."""
+    if state.stat(RELAYS) is None:
         state.make_directory(RELAYS)
-        state.sync()
-        return state.directory(RELAYS)
+    # Synced also where it is there: an earlier process may have died, or failed, between making and syncing it.
+    state.sync()
+    return state.directory(RELAYS)
 
 
 def _write_holder(state: Directory, holder: Holder) -> None:

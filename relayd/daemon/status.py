@@ -72,13 +72,14 @@ class StatusReporter:
     async def _finish(self, reply: Reply, status: RelayStatus, answer: Callable[[RelayStatus], None]) -> None:
         """Adds what the disk says, and answers."""
         try:
-            usage = await self._environment.files.run(self._measure)
+            try:
+                usage = await self._environment.files.run(self._measure)
+            except RelayRemovedError as error:
+                self._owner.removed(error)
+                raise
             answer(_with_usage(status, usage))
         except OSError as error:
             reply.refuse(storage_error(error, f"measuring relay {status.relay}"))
-        except RelayRemovedError as error:
-            self._owner.removed(error)
-            reply.refuse(error)
         except RelaydError as error:
             reply.refuse(error)
         except trio.Cancelled:

@@ -7,6 +7,7 @@ import select
 import socket
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 import trio
@@ -63,15 +64,21 @@ class SocketTransport:
         found = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         return Peer(*_CREDENTIALS.unpack(found))
 
+    def hold_back(self, send_bytes: int) -> None:
+        """Lets the system keep no more than about twice `send_bytes` of what the client has not taken."""
+        with suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
+
     async def receive(self) -> bytes:
         """The next bytes; empty where the client sends no more."""
+        await trio.lowlevel.checkpoint_if_cancelled()
         try:
             received = self._socket.recv(self._receive_bytes)
         except BlockingIOError:
             pass
         else:
-            # A client that always has more to say leaves others their turn.
-            await trio.lowlevel.checkpoint()
+            # A client that always has more to say leaves others their turn; what it said is never lost by that.
+            await trio.lowlevel.cancel_shielded_checkpoint()
             return received
         while True:
             await trio.lowlevel.wait_readable(self._socket)

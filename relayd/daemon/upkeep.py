@@ -23,6 +23,7 @@ from relayd.protocol.cursor import GENESIS, Cursor
 from relayd.protocol.errors import RelaydError
 from relayd.protocol.event import RecordError
 from relayd.protocol.kinds import RetentionBytes
+from relayd.recovery.checked_map import CheckedMapError
 from relayd.recovery.opening import Opened
 from relayd.recovery.quarantine import set_aside
 from relayd.recovery.snapshot import encode_snapshot, install, write_new
@@ -66,6 +67,9 @@ class Upkeep:
         self._generations = opened.generations
         self._events = opened.unsnapshotted_events
         self._bytes = opened.unsnapshotted_bytes
+        snapshot_trouble = opened.report.snapshot_trouble
+        self._overdue = snapshot_trouble is not None
+        """The opening could not write the snapshot that was due at its end, and none was written since."""
         self._wake = trio.Event()
         self._seconds = RETRY_SECONDS_FIRST
         self._snapshotting = trio.Lock()
@@ -73,9 +77,8 @@ class Upkeep:
         """Files that readers find no longer, and that are still to be unlinked."""
         self._has_recorded = False
         """Whether this opening has written anything; until then it says nothing of its own, so as not to fail again."""
-        self._wanted = False
         self.busy = False
-        self.trouble: str | None = None
+        self.trouble = _again("writing a snapshot", snapshot_trouble) if snapshot_trouble is not None else None
 
     @property
     def lag(self) -> int:
@@ -94,7 +97,7 @@ class Upkeep:
 
     def want_snapshot(self) -> None:
         """A checkpoint was completed: a snapshot is due, however little came since the last."""
-        self._wanted = self._events > 0
+        self._overdue = self._events > 0
         self._wake.set()
 
     def look(self) -> None:
@@ -103,6 +106,8 @@ class Upkeep:
 
     async def run(self) -> None:
         """Does what is to be done, for ever."""
+        if self.trouble is not None:
+            await self._rest(self.trouble)
         while True:
             self._wake = trio.Event()
             self.busy = True
@@ -112,10 +117,13 @@ class Upkeep:
                 self.trouble, self._seconds = None, RETRY_SECONDS_FIRST
                 await self._wake.wait()
             else:
-                self.trouble = failed
-                self._log.warning("upkeep_failed", trouble=failed, again_in_seconds=self._seconds)
-                await trio.sleep(self._seconds)
-                self._seconds = min(2 * self._seconds, RETRY_SECONDS_MAX)
+                await self._rest(failed)
+
+    async def _rest(self, failed: str) -> None:
+        self.trouble = failed
+        self._log.warning("upkeep_failed", trouble=failed, again_in_seconds=self._seconds)
+        await trio.sleep(self._seconds)
+        self._seconds = min(2 * self._seconds, RETRY_SECONDS_MAX)
 
     async def _do_all(self) -> str | None:
         """One round; a sentence where something failed. What one job meets keeps no other one back."""
@@ -129,8 +137,8 @@ class Upkeep:
         for doing, job in jobs:
             try:
                 await job()
-            except (OSError, RelaydError, Replan, GroupDamageError, SealedError, RecordError) as error:
-                failed = f"{doing} failed and is tried again: {error}"
+            except (OSError, RelaydError, Replan, GroupDamageError, SealedError, RecordError, CheckedMapError) as error:
+                failed = _again(doing, error)
         return failed
 
     # Snapshots
@@ -138,7 +146,8 @@ class Upkeep:
     @property
     def _snapshot_is_due(self) -> bool:
         settings = self._environment.settings
-        return self._wanted or self._events >= settings.snapshot_events or self._bytes >= settings.snapshot_bytes
+        many = self._events >= settings.snapshot_events or self._bytes >= settings.snapshot_bytes
+        return many or self._overdue
 
     async def _snapshot_if_due(self) -> None:
         if self._snapshot_is_due:
@@ -165,9 +174,9 @@ class Upkeep:
         async with self._owner.lane:
             await files.run(install, self._relay)
         self._generations = (base, self._generations[0])
+        self._overdue = False
         self._events -= events
         self._bytes -= size
-        self._wanted = False
 
     # Sealing
 
@@ -224,3 +233,7 @@ class Upkeep:
     @property
     def _collected_base(self) -> int:
         return min((base or GENESIS).ordinal for base in self._generations)
+
+
+def _again(doing: str, error: object) -> str:
+    return f"{doing} failed and is tried again: {error}"

@@ -100,6 +100,7 @@ class Directory(Protocol):
         """Opens a file.
 
         `read` only reads; `update` reads and writes one that exists; `create` makes it, and fails where it exists.
+        For `update`, what memory holds of it and takes to be on disk is let go of: after a failed sync it is not there.
         Raises FileNotFoundError, FileExistsError, ForeignFileError (a link, no regular file, another owner), OSError.
         """
         ...

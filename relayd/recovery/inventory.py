@@ -78,8 +78,7 @@ class ActiveContents(NamedTuple):
 def evidence_for(found: Survey, before: int, frontier: int) -> Evidence:
     """What speaks about active.log from outside; `frontier`: that of the newest usable snapshot, 0 without one."""
     ids = {header.segment for header in found.rotated_headers.values()}
-    if found.active.header is None and found.watermark is not None and found.watermark.segment not in ids:
-        ids.update(index.segment for index in sealed_newest_first(found.journal, found.names))
+    ids.update(index.segment for index in sealed_newest_first(found.journal, found.names))
     proven = max((ordinal for ordinal, _ in found.acknowledged_cursors), default=0)
     return Evidence(found.watermark, frozenset(ids), before, max(proven, frontier))
 

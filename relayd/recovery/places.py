@@ -140,8 +140,7 @@ def view_active(place: JournalPlace, before: int, *, live: bool) -> ActiveView |
             return None if live else _missing(place, watermark, before)
         header = decode_segment_header(content)
         if not live:
-            others = frozenset[bytes]() if header is not None else _other_ids(place.journal)
-            return _judged(content, watermark, before, others)
+            return _judged(content, watermark, before, _other_ids(place.journal))
         if header is not None and watermark is not None and watermark.segment == header.segment:
             # The watermark was read first: what it says was in the file before that was read.
             return ActiveView(content, watermark.offset, len(content) - watermark.offset, None, None)

@@ -48,9 +48,9 @@ class Evidence(NamedTuple):
 class Verdict(NamedTuple):
     """What the table says. `x`, `proof`, `used`: offsets; `used` is where the last byte that is not zero ends.
 
-    `header` is None where the segment header does not check. `last` is the last ordinal before X, of the files before
-    where this one holds none. `only_ordinals`: corrupt for no other reason than ordinals known to have been answered,
-    with nothing but free space behind X.
+    `header` is None where the segment header does not check, or is another file's. `last` is the last ordinal before
+    X, of the files before where this one holds none. `only_ordinals`: corrupt for no other reason than ordinals known
+    to have been answered, with nothing but free space behind X.
     """
 
     word: Word
@@ -71,6 +71,8 @@ def decide(buffer: Buffer, evidence: Evidence, expected_first: int | None = None
     """
     view = memoryview(buffer)
     header = decode_segment_header(view)
+    if header is not None and header.segment in evidence.others and not begins_with_group(view, header):
+        header = None  # A block of that file was written over the beginning.
     groups = () if header is None else tuple(walk_groups(view, header.segment, expected_first=expected_first))
     x = groups[-1].end if groups else SEGMENT_HEADER_BYTES if header is not None else 0
     last = groups[-1].last if groups else evidence.before
@@ -92,6 +94,13 @@ def decide(buffer: Buffer, evidence: Evidence, expected_first: int | None = None
     if holds_zero_piece(view, x, used if torn_header is None else torn_header.end):
         return verdict("torn", 5)
     return verdict("undecidable", 6)
+
+
+def begins_with_group(buffer: Buffer, header: SegmentHeader) -> bool:
+    """Whether a group with the header's segment id stands behind it, or nothing does: the id is this file's own."""
+    view = memoryview(buffer)
+    is_empty = end_of_content(view, SEGMENT_HEADER_BYTES) == SEGMENT_HEADER_BYTES
+    return is_empty or next(walk_groups(view, header.segment), None) is not None
 
 
 def _watermark_proof(evidence: Evidence, header: SegmentHeader | None) -> int:

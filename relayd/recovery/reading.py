@@ -5,15 +5,17 @@ that share a range with a rotated one, that follow a hole, or that hold the stat
 what lies after the snapshot, never the history.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from relayd.journal.catalogue import Segment
 from relayd.journal.names import ACTIVE, JOURNAL, SegmentKind, SegmentName
-from relayd.journal.segment import find_group_headers, is_later_group
+from relayd.journal.segment import Group, is_later_group
 from relayd.protocol.cursor import Span
+from relayd.protocol.event import iter_records
 from relayd.recovery.folding import Folder, Place
 from relayd.recovery.layout import lay_out
-from relayd.recovery.proof import Evidence, Verdict, decide
+from relayd.recovery.proof import Evidence, Verdict, begins_with_group, decide
 from relayd.recovery.refusal import OpeningError, refusal
 from relayd.recovery.settled import SettledReader
 from relayd.recovery.start import Start, starts
@@ -139,7 +141,7 @@ class _Attempt:
             raise refusal(
                 self._found.relay, "later_format", "a group of a later format", file=ACTIVE_FILE, offset=verdict.x
             )
-        if groups and self._is_stale(content, verdict):
+        if groups and self._is_stale(verdict):
             return verdict, True
         if groups and groups[0].first <= self._layout.end:
             message = (
@@ -166,27 +168,30 @@ class _Attempt:
         return Evidence(watermark, self._other_ids(), before, proven, found.active.synced)
 
     def _other_ids(self) -> frozenset[bytes]:
-        """Segment ids of other files. Sealed ones are asked only where active.log cannot say its own."""
+        """Segment ids of other files. Sealed ones are asked only where active.log cannot say its own, or may not."""
         found = self._found
         ids = {header.segment for header in found.rotated_headers.values()}
-        if found.active.header is None and found.watermark is not None and found.watermark.segment not in ids:
-            for index in sealed_newest_first(found.journal, found.names):
-                ids.add(index.segment)
-                if index.segment == found.watermark.segment:
-                    break
+        asked = set[bytes]() if found.watermark is None else {found.watermark.segment}
+        if (header := found.active.header) is not None:
+            asked = set[bytes]() if begins_with_group(found.active.content, header) else {header.segment}
+        sealed = sealed_newest_first(found.journal, found.names)
+        while asked - ids and (index := next(sealed, None)) is not None:
+            ids.add(index.segment)
         return frozenset(ids)
 
-    def _is_stale(self, content: bytes, verdict: Verdict) -> bool:
-        """Whether everything active.log ever held is at or below the other files' end.
+    def _is_stale(self, verdict: Verdict) -> bool:
+        """Whether everything active.log ever held is at or below the other files' end, and in them, or below the base.
 
-        One that was synced past its last whole group, or may have been, may have held more: that is no stale copy.
+        One that was synced past its last whole group, or may have been, may have held more: that is no stale copy. Nor
+        is one with anything behind that group.
         """
-        if verdict.last > self._layout.end or verdict.header is None:
+        if verdict.last > self._layout.end or verdict.proof > verdict.x or verdict.used > verdict.x:
             return False
-        if verdict.proof > verdict.x or verdict.word == "undecidable":
-            return False
-        behind = find_group_headers(content, verdict.x, verdict.header.segment)
-        return all(header.first + header.count - 1 <= self._layout.end for header in behind)
+        return self._settled.holds(self._layout.settled, self._digests_above_base(verdict.groups))
+
+    def _digests_above_base(self, groups: Iterable[Group]) -> dict[int, bytes]:
+        records = (record for group in groups for record in iter_records(group.payload))
+        return {record.ordinal: record.digest for record in records if record.ordinal > self._start.base.ordinal}
 
     def _prove_tail(self, verdict: Verdict) -> None:
         """Rows 2 and 6: what was answered is damaged, or it cannot be told whether it was."""

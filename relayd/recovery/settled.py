@@ -5,7 +5,7 @@ docs/reference/journal.md, "Opening", 2 to 5. One segment, or one frame of a sea
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from relayd.journal.catalogue import Segment
@@ -160,26 +160,43 @@ class SettledReader(NamedTuple):
 
         Raises OpeningError where a sealed segment is another relay's.
         """
-        if name.kind is SegmentKind.LOST:
-            return None
-        with contextlib.suppress(OSError, SealedError, RecordError), contextlib.closing(self._open(name)) as file:
+        with contextlib.suppress(OSError, SealedError, RecordError):
+            for payload in self._payloads(name, ordinal, ordinal):
+                return next((record.digest for record in iter_records(payload) if record.ordinal == ordinal), None)
+        return None
+
+    def holds(self, names: Iterable[SegmentName], digests: dict[int, bytes]) -> bool:
+        """Whether records with these `digests`, by ordinal, can all be read in the files `names`.
+
+        Raises OpeningError where the disk fails a read, or a sealed segment is another relay's.
+        """
+        missing = dict(digests)
+        first, last = min(digests, default=0), max(digests, default=0)
+        for name in names:
+            with refusing(self._relay, _path(name)), contextlib.suppress(SealedError, RecordError):
+                for payload in self._payloads(name, first, last):
+                    for record in iter_records(payload):
+                        if missing.get(record.ordinal) == record.digest:
+                            del missing[record.ordinal]
+        return not missing
+
+    def _payloads(self, name: SegmentName, first: int, last: int) -> Iterator[memoryview]:
+        """The frames or groups with any of the records `first` to `last`, each proven. Raises OSError, SealedError."""
+        if name.kind is SegmentKind.LOST or name.last < first or last < name.first:
+            return
+        with contextlib.closing(self._open(name)) as file:
             if name.kind is SegmentKind.SEALED:
                 index = self._index(file, name)
-                payload = memoryview(read_frame(file, index, index.frame_of(ordinal)))
-            else:
-                payload = _group_of(file.read(file.size(), 0), name, ordinal)
-            return next((record.digest for record in iter_records(payload) if record.ordinal == ordinal), None)
-        return None
+                for number in range(index.frame_of(max(first, name.first)), index.frame_of(min(last, name.last)) + 1):
+                    yield memoryview(read_frame(file, index, number))
+                return
+            content = file.read(file.size(), 0)
+        header = decode_segment_header(content)
+        groups = () if header is None else walk_groups(content, header.segment, expected_first=name.first)
+        yield from (group.payload for group in groups if group.first <= last and first <= group.last)
 
     def _open(self, name: SegmentName) -> File:
         return self.found.journal.open(name.text, "read")
-
-
-def _group_of(content: bytes, name: SegmentName, ordinal: int) -> memoryview:
-    """The records of the group with `ordinal` in a rotated file; none where it cannot be reached."""
-    header = decode_segment_header(content)
-    groups = () if header is None else walk_groups(content, header.segment, expected_first=name.first)
-    return next((group.payload for group in groups if group.first <= ordinal <= group.last), memoryview(b""))
 
 
 def _path(name: SegmentName) -> str:

@@ -4,6 +4,8 @@ A snapshot is a checkpoint of the fold and never a second truth. It takes three 
 from a captured state), `write_new` (under a name that opening removes), and `install`, once its frontier is synced.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -106,20 +108,26 @@ def load_generation(name: GenerationName, content: Buffer) -> Generation:
     return Generation(name, snapshot, state)
 
 
-def read_generations(relay: Directory) -> Generations:
-    """Both generations, read and checked one by one. Raises LaterFormatError (its text names the file), OSError."""
+def read_generations(
+    relay: Directory, reading: Callable[[GenerationName], AbstractContextManager[None]] = nullcontext
+) -> Generations:
+    """Both generations, read and checked one by one, each within `reading` of its name.
+
+    Raises LaterFormatError (its text names the file), OSError.
+    """
     usable: list[Generation] = []
     damaged: list[tuple[GenerationName, str]] = []
     for name in GENERATIONS:
-        content = read_bounded(relay, name)
-        if content is None:
-            continue
-        try:
-            usable.append(load_generation(name, content))
-        except CheckedMapError as error:
-            damaged.append((name, str(error)))
-        except LaterFormatError as error:
-            raise LaterFormatError(f"{name}: {error}") from error
+        with reading(name):
+            content = read_bounded(relay, name)
+            if content is None:
+                continue
+            try:
+                usable.append(load_generation(name, content))
+            except CheckedMapError as error:
+                damaged.append((name, str(error)))
+            except LaterFormatError as error:
+                raise LaterFormatError(f"{name}: {error}") from error
     return Generations(tuple(usable), tuple(damaged))
 
 

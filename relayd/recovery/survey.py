@@ -86,8 +86,7 @@ def survey(relay: Directory, synced: SyncedEnd | None) -> Survey:
 
     Raises OpeningError; OSError where the process is out of descriptors, as `refusing` does everywhere.
     """
-    with refusing(relay, "snapshot"):
-        generations = read_generations(relay)
+    generations = read_generations(relay, lambda name: refusing(relay, name))
     watermark = _read_watermark(relay)
     acknowledged = _read_acknowledged(relay)
     journal = _open_journal(relay, generations)

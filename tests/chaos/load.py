@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from chaos.history import Said, Sent
-from support.wire import GENESIS, Wire, records
+from chaos.hearing import hear_acknowledged, hear_page, hear_recorded, hear_stands
+from chaos.history import Said
+from support.wire import GENESIS, Wire
 
 ANSWER_SECONDS = 10.0
 PIPELINED = 6
@@ -39,19 +40,27 @@ class Client(threading.Thread, ABC):
         try:
             while not self.stopping:
                 try:
-                    with Wire(str(self._socket), timeout=ANSWER_SECONDS) as wire:
+                    with self.connect() as wire:
                         self.serve(wire)
                 except TimeoutError:
-                    self.said.wrong.append("no answer in time")
+                    self.waited_too_long()
                 except OSError:
                     time.sleep(0.01)
         except BaseException as error:
             self.failed = error
             raise
 
+    def connect(self) -> Wire:
+        """A connection. Raises OSError where there is none to be had."""
+        return Wire(str(self._socket), timeout=ANSWER_SECONDS)
+
     @abstractmethod
     def serve(self, wire: Wire) -> None:
         """One connection's life. Raises OSError where it breaks."""
+
+    def waited_too_long(self) -> None:
+        """No answer in ANSWER_SECONDS."""
+        self.said.wrong.append("no answer in time")
 
     def refused(self, response: dict) -> None:
         """An error where there is no reason for one."""
@@ -100,31 +109,16 @@ class Producer(Client):
         stands = wire.call("record", relay=self.relay, producer=self.name)
         if stands["re"] == "error":
             self.refused(stands)
-        sequence = stands.get("sequence") or 0
         answered = self._unanswered[0][0] - 1 if self._unanswered else self._next - 1
-        if not answered <= sequence < self._next:
-            self.said.wrong.append(f"stands at {sequence}, but {answered} to {self._next - 1} is what can be")
-        if sequence:
-            self.said.stood.append((sequence, *stands["through"]))
+        hear_stands(self.said, answered, self._next - 1, stands)
 
     def _take(self, wire: Wire, request: int, first: int, events: list) -> None:
         response = wire.answer(request)
         if response["re"] == "error":
             self.refused(response)
         self._unanswered.popleft()
-        last = first + len(events) - 1
-        ordinal, digest = response["through"]
-        if response.get("duplicate"):
-            self.said.duplicates += 1
-            if response["sequence"] < last:
-                self.said.wrong.append(f"a duplicate of {last} stands at {response['sequence']}")
-            self.said.stood.append((response["sequence"], ordinal, digest))
-        else:
-            count = ordinal - response["first"] + 1
-            for at in range(count):
-                self.said.answered[response["first"] + at] = last - count + 1 + at
-            self.said.through[ordinal] = digest
-            self.steps += 1
+        hear_recorded(self.said, first, len(events), response)
+        self.steps += not response.get("duplicate")
 
 
 class Recorder(Client):
@@ -140,22 +134,20 @@ class Recorder(Client):
             while len(on_their_way) < PIPELINED:
                 first, count = self._next, self.random.choice((1, 1, 3))
                 self._next += count
-                events = [["note", [self.name, number, self.make(number)]] for number in range(first, first + count)]
-                on_their_way.append((wire.send("record", relay=self.relay, events=events), first, count))
+                request = wire.send("record", relay=self.relay, events=self._events(first, count))
+                on_their_way.append((request, first, count))
             self._take(wire, *on_their_way.popleft())
         while on_their_way:
             self._take(wire, *on_their_way.popleft())
+
+    def _events(self, first: int, count: int) -> list:
+        return [["note", [self.name, number, self.make(number)]] for number in range(first, first + count)]
 
     def _take(self, wire: Wire, request: int, first: int, count: int) -> None:
         response = wire.answer(request)
         if response["re"] == "error":
             self.refused(response)
-        ordinal, digest = response["through"]
-        if ordinal - response["first"] + 1 != count:
-            self.said.wrong.append(f"{count} events were answered as {response}")
-        for at in range(count):
-            self.said.answered[response["first"] + at] = first + at
-        self.said.through[ordinal] = digest
+        hear_recorded(self.said, first, count, response, sequenced=False)
         self.steps += 1
 
 
@@ -187,15 +179,7 @@ class Reader(Client):
                 self._acknowledge(wire)
 
     def _take(self, page: dict) -> None:
-        for stored in records(page["records"]):
-            if stored.ordinal != self.cursor[0] + 1:
-                self.said.wrong.append(f"{stored.ordinal} came after {self.cursor[0]}")
-            self.cursor = stored.cursor
-            self.said.shown[stored.ordinal] = stored.digest
-            if not stored.kind.startswith("relay."):
-                self.said.shown_events[stored.ordinal] = Sent(*stored.data)
-        if page["through"] != self.cursor or page["latest"][0] < self.latest:
-            self.said.wrong.append(f"a page through {page['through'][0]} of {page['latest'][0]}")
+        self.cursor = hear_page(self.said, self.cursor, self.latest, page)
         self.latest = page["latest"][0]
         self.steps += 1
 
@@ -210,9 +194,7 @@ class Reader(Client):
         response = wire.call("acknowledge", relay=self.relay, through=self.cursor, consumer=self.name)
         if response["re"] == "error":
             self.refused(response)
-        if response["through"] != self.cursor:
-            self.said.wrong.append(f"acknowledged {self.cursor[0]}, stands at {response['through'][0]}")
-        self.said.acknowledged = response["through"][0]
+        hear_acknowledged(self.said, self.cursor, response)
 
 
 def make_clients(socket: Path, seed: int) -> list[Client]:

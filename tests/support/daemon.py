@@ -48,7 +48,15 @@ class Daemon:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RELAYD_")}
         self.log, self._serving = [], threading.Event()
         began = time.monotonic()
-        self.process = subprocess.Popen(
+        self.process = self.spawn(flags, environment)
+        arguments = (self.process, self.log, self._serving, began)
+        self._reader = threading.Thread(target=self._read, args=arguments, daemon=True)
+        self._reader.start()
+        return self.process
+
+    def spawn(self, flags: list[str], environment: dict[str, str]) -> subprocess.Popen:
+        """The process of `relayd serve` with these flags."""
+        return subprocess.Popen(
             [*self.prefix, sys.executable, "-m", "relayd", "serve", *flags],
             cwd=REPOSITORY,
             env=environment,
@@ -57,10 +65,6 @@ class Daemon:
             stderr=subprocess.PIPE,
             text=True,
         )
-        arguments = (self.process, self.log, self._serving, began)
-        self._reader = threading.Thread(target=self._read, args=arguments, daemon=True)
-        self._reader.start()
-        return self.process
 
     def _read(self, process: subprocess.Popen, log: list[dict], serving: threading.Event, began: float) -> None:
         for line in process.stderr:

@@ -16,7 +16,7 @@ from support.faults import Faults
 from support.wire import cut_frames, frame, records
 from trio.testing import MockClock
 
-from relayd.daemon.environment import Environment, FileWork
+from relayd.daemon.environment import Environment, FileWork, random_id
 from relayd.daemon.registry import Registry
 from relayd.daemon.server import Server
 from relayd.daemon.settings import Settings
@@ -24,6 +24,7 @@ from relayd.daemon.tails import TailBudget
 from relayd.daemon.transport import Peer as PeerCredentials
 from relayd.journal.pages import make_page_cache
 from relayd.journal.real_storage import open_state_directory
+from relayd.journal.storage import Directory
 
 ROOM = 1 << 40
 
@@ -212,21 +213,35 @@ class Client:
 
 
 class Inside:
-    """A daemon on the directory `place`; `faults` is under all its file work."""
+    """A daemon on the directory `place`; `faults` is under all its file work.
 
-    def __init__(self, place: Path, nursery: trio.Nursery, *, faults: Faults, threads: bool, settings: dict) -> None:
+    `relays`: the directory of relays, of another storage than the real one; it is the caller's to wrap and to close.
+    `files` and `new_id` take the place of the daemon's own.
+    """
+
+    def __init__(
+        self,
+        place: Path,
+        nursery: trio.Nursery,
+        *,
+        faults: Faults,
+        threads: bool,
+        settings: dict,
+        relays: Directory | None = None,
+        files: object = None,
+        new_id: Callable[[], bytes] = random_id,
+    ) -> None:
         values = {"state": str(place), "socket": str(place / "s"), **settings}
         self.place = place
         self.faults = faults
         self.gate = Gate()
         self.logged: list[dict] = []
         self.now_ms = 1_700_000_000_000
-        state = open_state_directory(str(place), make=True)
-        (place / "relays").mkdir(exist_ok=True)
-        relays = state.directory("relays")
-        self._directories = (relays, state)
+        self._directories: tuple[Directory, ...] = ()
+        if relays is None:
+            relays = self._real_relays()
         settings = Settings(**values)
-        self.files = FileWork(settings.file_threads) if threads else InlineFiles(self.gate)
+        self.files = files or (FileWork(settings.file_threads) if threads else InlineFiles(self.gate))
         self.environment = Environment(
             settings,
             structlog.wrap_logger(None, processors=[self._log], wrapper_class=structlog.BoundLogger),
@@ -234,11 +249,19 @@ class Inside:
             self.files,
             TailBudget(settings.tails_bytes),
             now_ms=lambda: self.now_ms,
+            new_id=new_id,
         )
         self._nursery = nursery
-        self.registry = Registry(faults.wrap(relays), self.environment, nursery)
+        self.registry = Registry(relays, self.environment, nursery)
         self.server = Server(self.environment, self.registry, nursery)
         nursery.start_soon(self.environment.deadlines.run, self.environment.outbox.flush)
+
+    def _real_relays(self) -> Directory:
+        state = open_state_directory(str(self.place), make=True)
+        (self.place / "relays").mkdir(exist_ok=True)
+        relays = state.directory("relays")
+        self._directories = (relays, state)
+        return self.faults.wrap(relays)
 
     def _log(self, _logger: object, level: str, event: dict) -> None:
         self.logged.append({"level": level, **event})

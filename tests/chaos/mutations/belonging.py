@@ -1,0 +1,185 @@
+"""Checks that bytes belong where they stand taken away: offsets, ids, ordinals, owners."""
+
+from chaos.mutations.mutation import Mutation
+
+BELONGING = (
+    Mutation(
+        name="own_offset",
+        file="journal/segment.py",
+        old=("        header = decode_group_header(view, at)\n        if header is None or header.segment != segment"),
+        new=(
+            "        header = decode_group_header(view, at)\n"
+            "        header = header and msgspec.structs.replace(header, offset=at)\n"
+            "        if header is None or header.segment != segment"
+        ),
+        protects="A group stands at the offset that it says.",
+        tests=("tests/journal/test_segment.py::test_a_group_of_another_segment_or_at_another_offset_is_not_whole",),
+    ),
+    Mutation(
+        name="own_offset_of_proof",
+        file="journal/segment.py",
+        old=("        if header is not None and header.offset == found.start() and segment in (None, header.segment):"),
+        new="        if header is not None and segment in (None, header.segment):",
+        protects="A group header that proves something stands at the offset that it says.",
+        tests=("tests/journal/test_segment.py::test_headers_are_found_by_magic_wherever_their_own_offset_is_right",),
+    ),
+    Mutation(
+        name="segment_id",
+        file="journal/segment.py",
+        old="        if header is None or header.segment != segment or header.offset != at or header.end > end:",
+        new="        if header is None or header.offset != at or header.end > end:",
+        protects="A group belongs to the segment that it stands in.",
+        tests=("tests/journal/test_segment.py::test_a_group_of_another_segment_or_at_another_offset_is_not_whole",),
+    ),
+    Mutation(
+        name="segment_id_of_proof",
+        file="journal/segment.py",
+        old=("        if header is not None and header.offset == found.start() and segment in (None, header.segment):"),
+        new="        if header is not None and header.offset == found.start():",
+        protects="A group header that proves something belongs to the segment that it stands in.",
+        tests=("tests/journal/test_segment.py::test_headers_are_found_by_magic_wherever_their_own_offset_is_right",),
+    ),
+    Mutation(
+        name="segment_id_of_pages",
+        file="journal/groups.py",
+        old="    if header is None or header.segment != segment or header.offset != place.offset:",
+        new="    if header is None:",
+        protects="A page's groups belong to their file and stand where they say.",
+        tests=(
+            "tests/journal/test_pages_damage.py::test_a_group_of_another_file_or_ordinal_written_over_one_is_damage",
+        ),
+    ),
+    Mutation(
+        name="ordinals_in_group",
+        file="journal/segment.py",
+        old="        if ordinal != expected or not 1 <= length <= EVENT_BODY_BYTES_MAX:",
+        new="        if not 1 <= length <= EVENT_BODY_BYTES_MAX:",
+        protects="The records of a group have the ordinals it says.",
+        tests=("tests/journal/test_segment.py::test_a_group_that_does_not_hold_exactly_its_records_is_not_whole",),
+    ),
+    Mutation(
+        name="ordinals_of_groups",
+        file="journal/segment.py",
+        old="        if expected_first is not None and header.first != expected_first:",
+        new="        if False:",
+        protects="The groups of a file follow each other.",
+        tests=("tests/journal/test_segment.py::test_ordinals_follow_the_group_before_and_the_expected_first",),
+    ),
+    Mutation(
+        name="record_order",
+        file="protocol/event.py",
+        old="        if record.ordinal != expected:",
+        new="        if False:",
+        protects="Records follow each other without a hole.",
+        tests=("tests/protocol/test_record_codec.py::test_ordinals_go_upward_from_the_cursor_without_a_hole",),
+    ),
+    Mutation(
+        name="snapshot_of_its_state",
+        file="recovery/snapshot.py",
+        old="    if (state.store, state.frontier) != (snapshot.store, snapshot.frontier):",
+        new="    if False:",
+        protects="A snapshot's state is that of the store and frontier it says.",
+        tests=("tests/recovery/test_checked_files.py::test_a_snapshot_that_contradicts_itself_is_not_usable",),
+    ),
+    Mutation(
+        name="index_range",
+        file="journal/sealed.py",
+        old="    if expected is not None and (index.first, index.last) != (expected.first, expected.last):",
+        new="    if False:",
+        protects="A sealed segment holds the ordinals its name says.",
+        tests=("tests/journal/test_sealed.py::test_appended_or_replaced_bytes_are_unreadable_as_a_whole",),
+    ),
+    Mutation(
+        name="sealed_first_ordinal",
+        file="journal/sealed.py",
+        old="    if len(plain) < RECORD_HEADER_BYTES or RECORD_HEADER.unpack_from(plain)[1] != frame.first:",
+        new="    if len(plain) < RECORD_HEADER_BYTES:",
+        protects="A frame begins with the ordinal the index says.",
+        tests=("tests/journal/test_sealed.py::test_a_frame_of_other_ordinals_is_not_served_for_those_of_the_index",),
+    ),
+    Mutation(
+        name="rotated_file_ends",
+        file="recovery/settled.py",
+        old="        if last == name.last and x == len(content):",
+        new="        if last == name.last:",
+        protects="Nothing stands behind a rotated segment's last group.",
+        tests=("tests/recovery/test_refusals.py::test_journal_corrupt_where_a_rotated_file_does_not_end_exactly",),
+    ),
+    Mutation(
+        name="store_of_segments",
+        file="recovery/settled.py",
+        old="        if store != self.found.store:",
+        new="        if False:",
+        protects="A segment of another relay is not taken.",
+        tests=("tests/recovery/test_refusals.py::test_journal_conflict_where_a_rotated_file_is_another_relays",),
+    ),
+    Mutation(
+        name="store_of_acknowledged",
+        file="recovery/survey.py",
+        old=(
+            "    if acknowledged is not None and acknowledged.said is not None and store not in (None, "
+            "acknowledged.said.store):"
+        ),
+        new="    if False:",
+        protects="Acknowledgements of another relay are not believed.",
+        tests=("tests/recovery/test_opening.py::test_acknowledged_that_cannot_be_believed_acknowledges_nothing",),
+    ),
+    Mutation(
+        name="store_of_snapshots",
+        file="recovery/survey.py",
+        old="if store in (None, one.snapshot.store))",
+        new="if True)",
+        protects="A snapshot of another relay is not used.",
+        tests=("tests/recovery/test_opening.py::test_a_snapshot_of_another_relay_is_passed_over",),
+    ),
+    Mutation(
+        name="acknowledged_digests",
+        file="recovery/reading.py",
+        old="            if self._folder.digests.get(ordinal, digest) != digest:",
+        new="            if False:",
+        protects="An acknowledged cursor that names another event is not believed.",
+        tests=("tests/recovery/test_opening.py::test_acknowledged_that_cannot_be_believed_acknowledges_nothing",),
+    ),
+    Mutation(
+        name="frontier_digest",
+        file="recovery/reading.py",
+        old="        if digest is not None and digest != frontier.digest:",
+        new="        if False:",
+        protects="The record at a snapshot's frontier is the one it was made after.",
+        tests=(
+            "tests/recovery/test_refusals.py::test_snapshot_conflict_where_the_frontiers_record_has_another_digest",
+        ),
+    ),
+    Mutation(
+        name="read_error_is_not_absence",
+        file="recovery/survey.py",
+        old='            file = journal.open(ACTIVE, "read")\n        except FileNotFoundError:',
+        new='            file = journal.open(ACTIVE, "read")\n        except OSError:',
+        protects="An active.log that the disk fails to open is not a missing one.",
+        tests=("tests/recovery/test_opening_faults.py::test_row_1_a_read_error_refuses_and_no_byte_changes",),
+    ),
+    Mutation(
+        name="links_followed",
+        file="journal/real_storage.py",
+        old="_SAFELY: Final = os.O_NOFOLLOW | os.O_CLOEXEC",
+        new="_SAFELY: Final = os.O_CLOEXEC",
+        protects="Nothing is opened through a link.",
+        tests=("tests/journal/test_storage.py::test_only_a_regular_file_is_opened",),
+    ),
+    Mutation(
+        name="irregular_files_opened",
+        file="journal/real_storage.py",
+        old="        if not (modes.S_ISDIR if directory else modes.S_ISREG)(status.st_mode):",
+        new="        if False:",
+        protects="Nothing but a regular file is read or written as one.",
+        tests=("tests/journal/test_storage.py::test_only_a_regular_file_is_opened",),
+    ),
+    Mutation(
+        name="foreign_files_opened",
+        file="journal/real_storage.py",
+        old="        if status.st_uid != os.geteuid():",
+        new="        if False:",
+        protects="A file of another user is not taken.",
+        tests=("tests/journal/test_storage.py::test_another_users_file_or_directory_is_not_opened",),
+    ),
+)
