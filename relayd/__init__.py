@@ -13,9 +13,12 @@ from relayd.version import __version__
 
 if TYPE_CHECKING:
     from relayd.client.aclient import AsyncClient, connect
+    from relayd.client.arelay import AsyncRelay
     from relayd.client.errors import ConnectionLostError, NotConnectedError, ProtocolViolationError
     from relayd.client.events import Event, EventPage, Gap
+    from relayd.client.outcome import CommandFailedError, Outcome
     from relayd.client.sync import Client
+    from relayd.client.sync_relay import Relay
     from relayd.protocol import errors
     from relayd.protocol.address import default_socket
     from relayd.protocol.cursor import Cursor, format_cursor, parse_cursor
@@ -24,7 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncClient",
+    "AsyncRelay",
     "Client",
+    "CommandFailedError",
     "ConnectionLostError",
     "Cursor",
     "Event",
@@ -32,7 +37,9 @@ __all__ = [
     "Gap",
     "NewEvent",
     "NotConnectedError",
+    "Outcome",
     "ProtocolViolationError",
+    "Relay",
     "RelaydError",
     "__version__",
     "connect",
@@ -44,7 +51,9 @@ __all__ = [
 
 _HOMES: Final = {
     "AsyncClient": "relayd.client.aclient",
+    "AsyncRelay": "relayd.client.arelay",
     "Client": "relayd.client.sync",
+    "CommandFailedError": "relayd.client.outcome",
     "ConnectionLostError": "relayd.client.errors",
     "Cursor": "relayd.protocol.cursor",
     "Event": "relayd.client.events",
@@ -52,7 +61,9 @@ _HOMES: Final = {
     "Gap": "relayd.client.events",
     "NewEvent": "relayd.protocol.messages",
     "NotConnectedError": "relayd.client.errors",
+    "Outcome": "relayd.client.outcome",
     "ProtocolViolationError": "relayd.client.errors",
+    "Relay": "relayd.client.sync_relay",
     "RelaydError": "relayd.protocol.errors",
     "connect": "relayd.client.aclient",
     "default_socket": "relayd.protocol.address",

@@ -20,6 +20,7 @@ from relayd.cli.options import (
 )
 from relayd.cli.output import BytesRead, Progress, format_bytes, named, print_json, printable, say
 from relayd.cli.waiting import Waits
+from relayd.client.exporting import ExportedState, export_state
 from relayd.client.sync import Client
 from relayd.protocol.cursor import format_cursor
 from relayd.protocol.errors import InvalidRequestError, RelaydError
@@ -88,9 +89,12 @@ def backup(relay: str, *, file: str, allow_missing: bool, socket: str | None, as
     keep = Path(file).exists() and not allow_missing
     with Progress() as progress, connect(socket, reconnect=True, waiting=Waits(progress)) as client:
         status = client.status(relay)
+        state = export_state(client, relay)
+        # Consumers stand where they stood a moment before the cut, which is that of the state.
+        status = msgspec.structs.replace(status, latest=state.at)
         records = _records(client, status, file if keep else None)
         with named(file, "nothing was replaced"):
-            report = write_backup(file, _head(status), records, BytesRead(progress))
+            report = write_backup(file, _head(status, state), records, BytesRead(progress))
     missing = _spans(report.missing)
     if as_json:
         latest = format_cursor(status.latest)
@@ -103,17 +107,18 @@ def backup(relay: str, *, file: str, allow_missing: bool, socket: str | None, as
     return DATA if missing and not allow_missing else 0
 
 
-def _head(status: RelayStatus) -> BackupHead:
+def _head(status: RelayStatus, state: ExportedState) -> BackupHead:
     return BackupHead(
         relay=status.relay,
         store=status.store,
         evicted=status.evicted,
-        latest=status.latest,
+        latest=state.at,
         made_at_ms=time.time_ns() // 1_000_000,
         retention=status.retention,
         max_active=status.max_active,
         floor=status.floor,
         consumers=status.consumers,
+        state=state.encoded,
     )
 
 

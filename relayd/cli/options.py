@@ -15,7 +15,7 @@ from relayd.client.sync import Client
 from relayd.protocol.cursor import Cursor, parse_cursor
 from relayd.protocol.errors import NameDetail, NotFoundError, RelaydError
 from relayd.protocol.kinds import Retention, RetentionBytes
-from relayd.protocol.names import is_identity, is_relay_name
+from relayd.protocol.names import is_command_id, is_identity, is_relay_name
 
 _SIZE: Final = re.compile(r"([0-9]{1,15}) ?([KMG]iB)?", re.ASCII)
 _UNITS: Final = {None: 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -41,6 +41,13 @@ def relay_name(text: str) -> str:
     if not is_relay_name(text):
         expected = "1 to 64 of a-z 0-9 . _ - make one, a letter or digit first"
         raise click.BadParameter(f"{text!r} is no relay's name; {expected}")
+    return text
+
+
+def command_id(text: str) -> str:
+    """A parameter's type: a command's id."""
+    if not is_command_id(text):
+        raise click.BadParameter(f"{text!r} is no command's id; 8 to 128 of A-Z a-z 0-9 _ - make one")
     return text
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from relayd.cli.json_form import to_json
 from relayd.cli.options import (
     complete_retention,
     confirm,
@@ -62,6 +63,21 @@ class DeletedDocument(msgspec.Struct):
     store: str
 
 
+class InFlightLine(msgspec.Struct):
+    """A command that a worker has."""
+
+    command_id: str
+    worker: str
+    delivery: int
+
+
+class BarrierLine(msgspec.Struct):
+    """The checkpoint that is being made; `cut` is null until it is ready."""
+
+    command_id: str
+    cut: str | None
+
+
 class StatusDocument(msgspec.Struct):
     """What `relayd status --json` prints; cursors and the store are text, times milliseconds since 1970."""
 
@@ -83,6 +99,12 @@ class StatusDocument(msgspec.Struct):
     disk_bytes: int
     journal_bytes: int
     trouble: str | None
+    active: list[str]
+    queued: list[str]
+    queued_count: int
+    in_flight: list[InFlightLine]
+    barrier: BarrierLine | None
+    config: dict[str, object]
 
 
 @click.command()
@@ -193,7 +215,20 @@ def _document(found: "RelayStatus") -> StatusDocument:
         disk_bytes=found.disk_bytes,
         journal_bytes=found.journal_bytes,
         trouble=found.trouble,
+        active=found.active,
+        queued=found.queued,
+        queued_count=found.queued_count,
+        in_flight=[InFlightLine(each.command_id, each.worker, each.delivery) for each in found.in_flight],
+        barrier=_barrier(found),
+        config={key: to_json(msgspec.msgpack.decode(value)) for key, value in found.config.items()},
     )
+
+
+def _barrier(found: "RelayStatus") -> BarrierLine | None:
+    if found.barrier is None:
+        return None
+    cut = found.barrier.cut
+    return BarrierLine(found.barrier.command_id, None if cut is None else format_cursor(cut))
 
 
 def _print_status(found: "RelayStatus") -> None:
@@ -210,6 +245,8 @@ def _print_status(found: "RelayStatus") -> None:
         ("evicted", "nothing" if found.evicted.ordinal == 0 else f"through {_place(found.evicted)}"),
         ("retention", retention),
         ("max_active", str(found.max_active)),
+        ("commands", f"{len(found.active)} started, {found.queued_count} queued, {len(found.in_flight)} in flight"),
+        *([] if found.barrier is None else [("checkpoint", found.barrier.command_id)]),
         ("readers", str(found.readers)),
         ("on disk", f"{format_bytes(found.disk_bytes)}, of it journal {format_bytes(found.journal_bytes)}"),
         *([] if found.consumers else [("consumers", "none")]),

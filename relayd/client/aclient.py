@@ -19,6 +19,7 @@ from relayd.client import operations
 from relayd.client.afollow import Follow, Pages
 from relayd.client.alink import AsyncLink
 from relayd.client.aproducer import AsyncProducer
+from relayd.client.arelay import AsyncRelay
 from relayd.client.backoff import Backoff
 from relayd.client.errors import ConnectionLostError, NotConnectedError, lost
 from relayd.client.events import EventPage, verify_page
@@ -79,6 +80,7 @@ class AsyncClient:
         self._link: AsyncLink | None = None
         self._welcome: Welcome | None = None
         self._failed: RelaydError | None = None
+        self._relays: dict[str, AsyncRelay] = {}
         self._changed = anyio.Event()
 
     async def __aenter__(self) -> Self:
@@ -107,6 +109,17 @@ class AsyncClient:
         if self._welcome is None:
             raise NotConnectedError("this client is not connected; enter it with `async with`")
         return self._welcome
+
+    @property
+    def worker(self) -> str | None:
+        """The identity under which this client works on commands."""
+        return self._who.worker
+
+    def relay(self, name: str) -> AsyncRelay:
+        """The commands of one relay: to have work done, and to do it. Asks for nothing by itself."""
+        if name not in self._relays:
+            self._relays[name] = AsyncRelay(self, operations.named(name))
+        return self._relays[name]
 
     async def relays(self) -> list[RelayEntry]:
         """All relays, in order of name."""

@@ -30,6 +30,8 @@ from relayd.protocol.messages import (
     ConsumerPosition,
     DeleteRelay,
     Done,
+    Export,
+    Exported,
     Finish,
     Finished,
     ForgetConsumer,
@@ -106,6 +108,11 @@ def delete_relay(relay: str, store: bytes) -> Call[Done]:
 def status(relay: str) -> Call[StatusResponse]:
     """Asks for a relay's state."""
     return Call(Status(0, named(relay)), StatusResponse)
+
+
+def export(relay: str, at: Cursor | None = None, offset: int = 0) -> Call[Exported]:
+    """Asks for a relay's whole state, or for a further part of it."""
+    return Call(Export(0, named(relay), at, offset), Exported)
 
 
 def record(

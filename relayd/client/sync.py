@@ -19,6 +19,7 @@ from relayd.client.producing import BATCH_BYTES, BATCH_EVENTS, IN_FLIGHT, LINGER
 from relayd.client.session import identities
 from relayd.client.sync_link import Deadline, Link
 from relayd.client.sync_producer import Producer
+from relayd.client.sync_relay import Relay
 from relayd.protocol.address import default_socket
 from relayd.protocol.commands import OutcomeWord
 from relayd.protocol.cursor import Cursor
@@ -94,6 +95,24 @@ class Client:
     def welcome(self) -> Welcome:
         """What the daemon said of itself when the connection was made: its version and limits."""
         return self._link.welcome
+
+    @property
+    def worker(self) -> str | None:
+        """The identity under which this client works on commands."""
+        return self._who.worker
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether its connection is not known to have ended."""
+        return not self._link.closed
+
+    def disconnect(self) -> None:
+        """Ends the connection; the next call makes another."""
+        self._link.close()
+
+    def relay(self, name: str) -> Relay:
+        """The commands of one relay: to have work done, and to do it. Asks for nothing by itself."""
+        return Relay(self, operations.named(name))
 
     def relays(self) -> list[RelayEntry]:
         """All relays, in order of name."""

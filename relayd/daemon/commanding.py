@@ -268,6 +268,9 @@ class Commanding:
                 self._barrier_timer.cancel()
                 self._barrier_timer = None
         self._holding.settle()
+        self._serve_waiting()
+
+    def _serve_waiting(self) -> None:
         if self._serving or not self._claimers:
             return
         self._serving = True
@@ -289,6 +292,10 @@ class Commanding:
 
     def _connection_ended(self, connection: Answering, held: list[str]) -> None:
         self._orphan(held)
+        if held and self._owner.full_bytes is None:
+            # Their identity may wait on another connection already.
+            self._serve_waiting()
+            self._environment.outbox.flush()
         if connection is self._barrier_owner and self._owner.full_bytes is None:
             self._barrier_owner = None
             self._interrupt_barrier("owner_lost")

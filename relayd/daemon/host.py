@@ -16,6 +16,7 @@ from relayd.daemon.acknowledging import Acknowledging
 from relayd.daemon.attaching import Attaching
 from relayd.daemon.commanding import Commanding
 from relayd.daemon.environment import Environment
+from relayd.daemon.exporting import Exporting
 from relayd.daemon.hands import Holders
 from relayd.daemon.holding import Holding
 from relayd.daemon.looking_up import find_digest
@@ -49,6 +50,7 @@ from relayd.protocol.messages import (
     Claim,
     CommandQuery,
     ConsumerPosition,
+    Export,
     Finish,
     ForgetConsumer,
     Record,
@@ -63,7 +65,17 @@ from relayd.relay.own import check_size, own_body
 from relayd.relay.starting import next_body
 
 HostRequest = (
-    Record | Attach | Status | Acknowledge | AwaitAcknowledged | ForgetConsumer | Submit | CommandQuery | Claim | Finish
+    Record
+    | Attach
+    | Status
+    | Export
+    | Acknowledge
+    | AwaitAcknowledged
+    | ForgetConsumer
+    | Submit
+    | CommandQuery
+    | Claim
+    | Finish
 )
 
 
@@ -128,6 +140,7 @@ class Host:
         self._holding = Holding(self.memory, environment.settings.pending_bytes, self._handle)
         self._commanding = Commanding(self, self.memory, environment, holders, self._holding)
         self._outcomes = Outcomes(self.memory, environment, nursery)
+        self._exporting = Exporting(self.memory, environment, nursery)
         self._to_be_durable: deque[tuple[int, Durable]] = deque()
         self._looking_up = False
         self._behind: deque[tuple[HostRequest, Reply]] = deque()
@@ -205,6 +218,7 @@ class Host:
         self._acknowledging.end(error)
         self._commanding.stop(error)
         self._outcomes.end_waiting(error)
+        self._exporting.end()
         while self._behind:
             self._behind.popleft()[1].refuse(error)
         self._ended.set()
@@ -258,16 +272,22 @@ class Host:
                     self._attach(request, reply)
                 case Status():
                     self._acknowledging.after(reply, lambda: self._reporter.status(request, reply))
-                case Acknowledge():
-                    self._refuse_when_full()
-                    self._acknowledging.acknowledge(request, reply)
-                case AwaitAcknowledged():
-                    self._acknowledging.wait_for(request, reply)
-                case ForgetConsumer():
-                    self._refuse_when_full()
-                    self._acknowledging.forget(request, reply)
+                case Export():
+                    self._exporting.export(request, reply)
+                case Acknowledge() | AwaitAcknowledged() | ForgetConsumer():
+                    self._handle_consumer(request, reply)
         except RelaydError as error:
             self.memory.output.hold(self.memory.state.frontier.ordinal, reply, error)
+
+    def _handle_consumer(self, request: Acknowledge | AwaitAcknowledged | ForgetConsumer, reply: Reply) -> None:
+        if isinstance(request, AwaitAcknowledged):
+            self._acknowledging.wait_for(request, reply)
+            return
+        self._refuse_when_full()
+        if isinstance(request, Acknowledge):
+            self._acknowledging.acknowledge(request, reply)
+        else:
+            self._acknowledging.forget(request, reply)
 
     def _handle_command(self, request: Submit | CommandQuery | Claim | Finish, reply: Reply) -> None:
         if isinstance(request, CommandQuery):

@@ -21,6 +21,9 @@ COMMAND_BYTES_MAX: Final = 1 * MIB
 PAGE_BYTES_MAX: Final = 4 * MIB
 PAGE_BYTES_DEFAULT: Final = 1 * MIB
 WAIT_MS_MAX: Final = 60_000
+EXPORT_PART_BYTES: Final = 1 * MIB
+EXPORT_SECONDS: Final = 60.0
+"""A state of several parts is kept so long after it was last asked for."""
 
 REQUEST_ID_MAX: Final = 2**32 - 1
 SEQUENCE_MAX: Final = 2**63

@@ -75,6 +75,13 @@ class NewEvent(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=F
     command_id: str | None = None
 
 
+class Export(RelayRequest, tag="export"):
+    """Asks for all that a relay's events add up to; `at` and `offset` go on with an answer that came in parts."""
+
+    at: Cursor | None = None
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
 class Record(RelayRequest, tag="record"):
     """Records events, all in one group; with `producer`, numbered from `sequence`, each at most once."""
 
@@ -267,6 +274,14 @@ class StatusResponse(RelayStatus, tag_field="re", tag="status", kw_only=True, fr
     id: int
 
 
+class Exported(Response, tag="exported"):
+    """A part of the encoded state at the frontier `at`, of `size` bytes in all."""
+
+    at: Cursor
+    size: int
+    state: bytes
+
+
 class Recorded(Response, tag="recorded"):
     """Events are durable: `first` to `through`. `duplicate`: all of them were there already.
 
@@ -355,6 +370,7 @@ AnyRequest = (
     | Open
     | DeleteRelay
     | Status
+    | Export
     | Record
     | Attach
     | Acknowledge
@@ -373,6 +389,7 @@ AnyResponse = (
     | Opened
     | Done
     | StatusResponse
+    | Exported
     | Recorded
     | Page
     | Acknowledged

@@ -38,6 +38,7 @@ from relayd.recovery.backup_format import (
 )
 from relayd.recovery.outfile import write_file
 from relayd.recovery.verify_files import Finding, Progress, Tally
+from relayd.relay.state import RelayState, decode_state
 
 _HINT = "take a new one; what is damaged here cannot be mended from the file itself"
 
@@ -52,10 +53,11 @@ class BackupReport(msgspec.Struct, frozen=True):
 
 
 class Backup(NamedTuple):
-    """A backup's two ends, proven; its frames are not."""
+    """A backup's two ends, proven; its frames are not. `state`: at the cut; None where it was made without."""
 
     head: BackupHead
     end: BackupEnd
+    state: RelayState | None = None
 
     def missing(self) -> list[Span]:
         """The ordinals up to the cut that are in no frame."""
@@ -66,6 +68,16 @@ class Backup(NamedTuple):
                 spans.append(Span(at, frame.first - 1))
             at = frame.last + 1
         return [*spans, Span(at, self.head.latest.ordinal)] if at <= self.head.latest.ordinal else spans
+
+
+def _state_of(head: BackupHead) -> RelayState | None:
+    """The state that the head has. Raises ValueError where it is none, or another one's."""
+    if not head.state:
+        return None
+    state = decode_state(head.state)
+    if (state.store, state.frontier) != (head.store, head.latest):
+        raise ValueError("its state is that of another store or ordinal than it says")
+    return state
 
 
 def write_backup(
@@ -79,6 +91,10 @@ def write_backup(
     Raises InvalidStateError where the pages are not what they should be, and nothing is written; OSError, and whatever
     `pages` raises.
     """
+    try:
+        _state_of(head)
+    except ValueError as error:
+        raise _unproven(str(error)) from error
     writing = _Writing(head)
     tally = Tally(progress)
     size = write_file(path, writing.chunks(pages, tally))
@@ -162,7 +178,11 @@ def read_backup(file: File) -> Backup:
     last = end_bytes(tail)
     if begin + last > size:
         raise BackupError("the file is shorter than its two ends", size)
-    backup = Backup(decode_head(file.read(begin, 0)), decode_end(file.read(last, size - last), size - last))
+    head, end = decode_head(file.read(begin, 0)), decode_end(file.read(last, size - last), size - last)
+    try:
+        backup = Backup(head, end, _state_of(head))
+    except ValueError as error:
+        raise BackupError(str(error), 0) from None
     _check_frames(backup, begin, size - last)
     return backup
 

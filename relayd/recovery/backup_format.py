@@ -29,8 +29,9 @@ _TAIL_MAGIC: Final = b"RLYBTAIL"
 class BackupHead(msgspec.Struct, frozen=True):
     """What a backup is of. All of it as of one cut, `latest`: the last event in it, or that should be.
 
-    `evicted`: the last event that was gone already. `consumers`: how far each had acknowledged. Of a relay whose
-    beginning is gone, `retention`, `max_active` and `floor` cannot be folded from events.
+    `evicted`: the last event that was gone already. `consumers`: how far each had acknowledged. `state`: what the
+    events up to `latest` add up to, encoded as in a snapshot. Earlier versions made backups without it; then the
+    records are folded, from `retention`, `max_active` and `floor` on where the relay's beginning is gone.
     """
 
     relay: str
@@ -42,6 +43,7 @@ class BackupHead(msgspec.Struct, frozen=True):
     max_active: int = 1
     floor: Cursor | None = None
     consumers: dict[str, Cursor] = {}
+    state: bytes = b""
     format: int = FORMAT
 
 

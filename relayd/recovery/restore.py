@@ -193,7 +193,9 @@ class _Restoring:
         self._source = source
         self._backup = backup
         self._tally = tally
-        self._state = _state_before(backup.head)
+        self._folds = backup.state is None
+        self._state = backup.state or _state_before(backup.head)
+        self._at = backup.head.evicted.ordinal
         self._marks: list[Span] = []
         self._segment = _new_id()
 
@@ -223,7 +225,7 @@ class _Restoring:
                 yield first, last, bytes(held)
                 held.clear()
             plain = read_backup_frame(self._source, frame)
-            self._fold(plain)
+            self._follow(plain)
             self._tally.read(frame.size)
             self._tally.records += frame.records
             first, last = first if held else frame.first, frame.last
@@ -231,15 +233,17 @@ class _Restoring:
         if held:
             yield first, last, bytes(held)
 
-    def _fold(self, plain: bytes) -> None:
+    def _follow(self, plain: bytes) -> None:
+        """Goes along the records: marks what is missing before them, and folds them where the state is not known."""
         for record in iter_records(plain):
-            before = self._state.frontier.ordinal
             try:
-                if record.ordinal != before + 1:
-                    self._cross(Span(before + 1, record.ordinal - 1), record)
-                fold(self._state, record.cursor, decode_body(record.body))
+                if record.ordinal != self._at + 1:
+                    self._cross(Span(self._at + 1, record.ordinal - 1), record)
+                if self._folds:
+                    fold(self._state, record.cursor, decode_body(record.body))
             except (FoldError, msgspec.DecodeError) as error:
                 raise _wrong(f"ordinal {record.ordinal} cannot be taken up: {error}") from error
+            self._at = record.ordinal
 
     def _cross(self, hole: Span, record: Record) -> None:
         """Over ordinals that the backup has not: the next event says that they were given up, or a mark has to."""
@@ -248,15 +252,19 @@ class _Restoring:
             said = msgspec.msgpack.decode(body.data, type=RelayLost)
             if (said.first, said.last) == hole:
                 return
-        # What they said of producers is not known: each may begin anywhere.
-        self._state.producers.clear()
+        self._forget_producers()
         self._marks.append(hole)
+
+    def _forget_producers(self) -> None:
+        """What missing events said of producers is not known: each may begin anywhere."""
+        if self._folds:
+            self._state.producers.clear()
 
     def _finish_state(self) -> None:
         """The state stands at the cut, whether the last records could be had or not."""
-        latest, at = self._backup.head.latest, self._state.frontier.ordinal
+        latest, at = self._backup.head.latest, self._at
         if at < latest.ordinal:
-            self._state.producers.clear()
+            self._forget_producers()
             self._marks.append(Span(at + 1, latest.ordinal))
             self._state.frontier = latest
         elif not self._backup.end.frames and latest.ordinal:

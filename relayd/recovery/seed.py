@@ -10,17 +10,24 @@ import msgspec
 
 from relayd.journal.names import SEED
 from relayd.journal.storage import Directory
-from relayd.protocol.commands import CommandType, OutcomeWord, read_command, store_command, type_of
+from relayd.protocol.commands import CommandType, OutcomeWord, Reason, read_command, store_command, type_of
 from relayd.protocol.cursor import ZERO_DIGEST, Cursor
 from relayd.protocol.errors import RelaydError
 from relayd.protocol.event import Buffer
-from relayd.protocol.limits import ORDINAL_MAX, PRODUCERS_REMEMBERED, SEQUENCE_MAX, TERMINAL_IDS_REMEMBERED
+from relayd.protocol.limits import (
+    ORDINAL_MAX,
+    PRODUCERS_REMEMBERED,
+    SEQUENCE_MAX,
+    STATE_BYTES_MAX,
+    TERMINAL_IDS_REMEMBERED,
+)
 from relayd.protocol.names import is_command_id, is_identity
 from relayd.recovery import snapshot
 from relayd.recovery.checked_map import CheckedMapError, file_digest, frame_map, read_bounded, unframe_map
 from relayd.relay.fold_commands import configure, take_up
 from relayd.relay.ledger import Lane, Terminal
 from relayd.relay.state import ProducerMark, RelayState
+from relayd.relay.submitting import state_bytes
 
 _QUEUED_TYPES: Final = ("task", "configure", "side_task")
 
@@ -56,7 +63,7 @@ class SeedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     state: OutcomeWord
     terminal: Annotated[int, msgspec.Meta(ge=1)]
     outcome: Digest
-    reason: str | None = None
+    reason: Reason | None = None
 
 
 class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -94,7 +101,7 @@ class _JsonEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: OutcomeWord
     terminal: Annotated[int, msgspec.Meta(ge=1)]
     outcome: HexDigest
-    reason: str | None = None
+    reason: Reason | None = None
 
     @property
     def binary(self) -> SeedEntry:
@@ -164,6 +171,9 @@ def _check(seed: Seed) -> None:
     _check_producers(seed)
     _check_commands(seed)
     _check_terminals(seed)
+    size = state_bytes(seed_state(seed, bytes(16), bytes(32)))
+    if size > STATE_BYTES_MAX:
+        raise SeedError(f"its commands and settings take up to {size} bytes of state; {STATE_BYTES_MAX} are possible")
 
 
 def _check_commands(seed: Seed) -> None:
@@ -201,6 +211,8 @@ def _check_terminals(seed: Seed) -> None:
             raise SeedError(f"`terminal_ids` has {name!r}, which is no command_id, or is there twice")
         if max(terminal.entry.ordinal, terminal.entry.terminal) > seed.frontier.ordinal:
             raise SeedError(f"`terminal_ids` has {name!r} at an ordinal past the frontier")
+        if terminal.entry.terminal <= terminal.entry.ordinal:
+            raise SeedError(f"`terminal_ids` has {name!r}, which ended before it was accepted")
         names.add(name)
 
 

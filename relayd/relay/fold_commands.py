@@ -9,6 +9,7 @@ import msgspec
 
 from relayd.protocol.commands import (
     AdvanceFloor,
+    BeginCheckpoint,
     Cancel,
     CompleteCheckpoint,
     Configure,
@@ -81,6 +82,8 @@ def take_up(lane: Lane, ordinal: int, command_id: str, encoded: msgspec.Raw) -> 
         command = read_stored(encoded)
     except msgspec.DecodeError as error:
         raise LookupError(f"its command cannot be read: {error}") from error
+    if isinstance(command, BeginCheckpoint) and lane.barrier is not None:
+        raise LookupError(f"checkpoint {lane.barrier.command_id} is being made")
     target = command.target if isinstance(command, Cancel) else None
     entry = Entry(type_of(command), command_digest(command), ordinal, encoded, target=target)
     lane.live_bytes += entry_bytes(command_id, encoded)

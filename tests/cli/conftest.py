@@ -13,7 +13,8 @@ from relayd.client.events import Event, EventPage, verify_events
 from relayd.client.producing import Producing
 from relayd.protocol.cursor import GENESIS, Cursor
 from relayd.protocol.event import encode_body
-from relayd.protocol.messages import Acknowledged, Opened, RelayEntry, RelayStatus
+from relayd.protocol.messages import Acknowledged, Exported, Opened, RelayEntry, RelayStatus
+from relayd.relay.state import RelayState, encode_state
 
 
 def event(ordinal, kind="output", data=None, at=1_700_000_000_123, **more):
@@ -89,6 +90,12 @@ class FakeClient:
             max_active=1, consumers={"archive": Cursor(2, bytes(16))}, readers=1,
             last_event_at=1_700_000_000_123, disk_bytes=4096, journal_bytes=2048,
         )  # fmt: skip
+
+    def call(self, call):
+        """`export`: the state that these relays have."""
+        assert type(call.request).__name__ == "Export"
+        encoded = encode_state(RelayState(self.store, frontier=self.latest))
+        return Exported(1, self.latest, len(encoded), encoded)
 
     def delete_relay(self, relay, store):
         self.calls.append(("delete_relay", relay, store))

@@ -273,7 +273,7 @@ def test_a_relay_from_a_seed(tmp_path):
     assert found.state.producers["p"].sequence == 3
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"junk", snapshot(0), seed(unknown=1), seed(config={"a": 1})])
+@pytest.mark.parametrize("content", [b"", b"{}", b"junk", snapshot(0), seed(unknown=1), seed(config={" ": 1})])
 def test_what_is_neither_backup_nor_seed_makes_nothing(tmp_path, content):
     path = tmp_path / "file"
     path.write_bytes(content)

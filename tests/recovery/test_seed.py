@@ -161,7 +161,7 @@ def test_a_seed_at_genesis(tmp_path):
     assert disk.look().base == GENESIS
 
 
-@pytest.mark.parametrize("seed", [b"no seed", as_json(FULL)], ids=["bad", "command lane"])
+@pytest.mark.parametrize("seed", [b"no seed", as_json(FULL | {"config": {" ": 1}})], ids=["bad", "blank key"])
 def test_a_seed_that_cannot_be_used_restores_nothing(tmp_path, seed):
     with pytest.raises(InvalidRequestError, match="seed"):
         restore(tmp_path, seed)
