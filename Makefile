@@ -44,8 +44,9 @@ docs: setup ## write the generated pages of docs/reference/
 	$(BIN)/python -m relayd.protocol.events_page > docs/reference/events.md
 	$(BIN)/python -m relayd.relay.commands_page > docs/internals/commands.md
 
-bench: setup ## measure beside SQLite, about three minutes; BENCH=--quick for half a minute
+bench: setup ## measure beside SQLite, and the command lane, about four minutes; BENCH=--quick for half a minute
 	$(BIN)/python bench/foundation.py $(BENCH)
+	$(BIN)/python bench/commands.py $(BENCH)
 
 chaos: setup ## every fault for half an hour, ending in a table; CHAOS="--minutes 5 --seed 2" for another
 	@scripts/test_tools.sh

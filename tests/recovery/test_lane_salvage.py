@@ -9,7 +9,7 @@ import pytest
 from support import lane, oracle
 from support.faults import Kill, Killed, changing, each_fault
 from support.inside import inside, run_virtually
-from support.relays import RelayDisk, close, framed, seen
+from support.relays import RelayDisk, framed, seen
 
 from relayd.journal.real_storage import open_state_directory
 from relayd.recovery.salvage import salvage_relay
@@ -43,7 +43,9 @@ def damaged(root, bodies=SCENE) -> RelayDisk:
 
 def run(disk: RelayDisk, faults=None, rescued=None):
     with contextlib.closing(open_state_directory(str(disk.path))) as relay:
-        means = Means(rescued, lambda cursor, body: b"%d %s" % (cursor.ordinal, body.kind.encode()), disk.new_id, NOW_MS)
+        means = Means(
+            rescued, lambda cursor, body: b"%d %s" % (cursor.ordinal, body.kind.encode()), disk.new_id, NOW_MS
+        )
         return salvage_relay(relay if faults is None else faults.wrap(relay), "demo", means, tail=False)
 
 
@@ -78,7 +80,9 @@ def prove_salvaged(disk: RelayDisk) -> None:
     assert len(events) == 1 + len(lane.LIVE)
     opened = disk.look()
     ends = {event[3]: first + at for at, event in enumerate(events) if at}
-    last = oracle.record(first + len(events) - 1, oracle.read_segment(disk.tree()["journal/active.log"])[1][max(ends.values())])
+    last = oracle.record(
+        first + len(events) - 1, oracle.read_segment(disk.tree()["journal/active.log"])[1][max(ends.values())]
+    )
     state = lane.state(
         expected_lane(ends), frontier=[max(ends.values()), last[12:28]], execution_since=NOW_MS, last_event_at=NOW_MS
     )
@@ -123,7 +127,7 @@ def test_a_checkpoint_whose_cut_is_ready_is_interrupted_too(tmp_path):
         ["command.interrupted", {"type": "begin_checkpoint", "reason": "lost"}, "begin-0001"],
     ]
     lived = seen(disk.look())["lane"]
-    assert (lived.keys(), lived["live_bytes"] if "live_bytes" in lived else 0) == ({"ended"}, 0)
+    assert (lived.keys(), lived.get("live_bytes", 0)) == ({"ended"}, 0)
     assert [each[4] for each in lived["ended"].values()] == [first + 1, first + 2]
 
 
@@ -149,7 +153,9 @@ def test_killed_at_every_call_it_is_run_again_and_ends_the_same(tmp_path):
         assert run(disk).refusal is None
         prove_salvaged(disk)
         tree = disk.tree()
-        kept = tuple(sorted((name, data) for name, data in tree.items() if name.startswith("journal/") and ".log.zst" in name))
+        kept = tuple(
+            sorted((name, data) for name, data in tree.items() if name.startswith("journal/") and ".log.zst" in name)
+        )
         outcomes.add(kept)
         shutil.rmtree(tmp_path / str(number))
     assert number > 10
@@ -176,7 +182,6 @@ def test_everything_behind_a_seed_is_lost_and_its_queue_is_interrupted(tmp_path)
         "task-wait-1": ["task", lane.canonical_digest(command), 24, "interrupted", 43,
                         lane.canonical_digest({"outcome": "interrupted"}), "lost"]
     }  # fmt: skip
-    close(opened)
 
 
 def test_the_daemon_goes_on_with_a_salvaged_relay(tmp_path):

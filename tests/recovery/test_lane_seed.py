@@ -104,7 +104,8 @@ def test_it_opens_hands_over_in_order_and_remembers(tmp_path, form):
             assert (status["active"], status["queued"]) == (["side-0001", "task-0001"], ["config-01", "task-0002"])
             assert status["config"] == SEED["config"]
             handed = await worker.done("claim", relay="a", capacity=9)
-            assert [(one["command_id"], one["ordinal"], one["command"], one["delivery"]) for one in handed["commands"]] == [
+            fields = ("command_id", "ordinal", "command", "delivery")
+            assert [tuple(one[field] for field in fields) for one in handed["commands"]] == [
                 ("task-0001", 12, TASK, 1), ("side-0001", 15, SIDE, 1),
             ]  # fmt: skip
             for name, following in (("task-0001", None), ("side-0001", "config-01"), ("config-01", "task-0002")):
@@ -117,11 +118,11 @@ def test_it_opens_hands_over_in_order_and_remembers(tmp_path, form):
             assert (repeat["ordinal"], repeat["duplicate"]) == (3, True)
             other = await client.refusal("submit", relay="a", command_id="done-0001", command=TASK)
             assert other[0] == "conflict"
-            same = await worker.done(
-                "finish", relay="a", command_id="done-0001", outcome="rejected", message="no"
-            )
+            same = await worker.done("finish", relay="a", command_id="done-0001", outcome="rejected", message="no")
             assert (same["ordinal"], same["duplicate"]) == (8, True)
-            assert (await worker.refusal("finish", relay="a", command_id="done-0001", outcome="completed"))[0] == "conflict"
+            assert (await worker.refusal("finish", relay="a", command_id="done-0001", outcome="completed"))[
+                0
+            ] == "conflict"
             told = await client.done("command", relay="a", command_id="done-0001")
             assert (told["state"], told["reason"], told["terminal"]) == ("rejected", "by_worker", 8)
             queued = await client.done("submit", relay="a", command_id="task-0002", command=DONE)
