@@ -148,8 +148,10 @@ def main() -> None:
         "Written by `python bench/commands.py`. One client in Python, 256 requests in flight, each with one event or",
         "task of 300 bytes, every answer behind its sync. Rounds alternate; a ratio is of one pair, the median is quoted.",
         "",
-        f"relayd {relayd.__version__} at {git.stdout.strip()}, CPython {platform.python_version()},"
-        f" {os.cpu_count()} cores.",
+        (
+            f"relayd {relayd.__version__} at {git.stdout.strip()}, CPython {platform.python_version()},"
+            f" {os.cpu_count()} cores."
+        ),
         "",
         "| what | records/s | the other/s | ratio (min to max) | to reach |",
         "| --- | ---: | ---: | ---: | ---: |",
