@@ -19,6 +19,7 @@ from relayd.client.alink import AsyncLink, Pending
 from relayd.client.backoff import Backoff
 from relayd.client.errors import ConnectionLostError
 from relayd.client.operations import Call
+from relayd.client.submitting import is_waited_out
 from relayd.client.working import CLAIM_WAIT_MS, NOT_OURS, RECLAIM_WAIT_MS, HandOver, read_hand_over, still_ours
 from relayd.protocol.errors import RelaydError, RequestCancelledError
 from relayd.protocol.messages import CancelRequest, Claimed
@@ -106,7 +107,7 @@ class AsyncClaims:
             except NOT_OURS:
                 return False
             except RelaydError as error:
-                if not (self._client.reconnect and error.retryable):
+                if not is_waited_out(error, reconnect=self._client.reconnect):
                     raise
                 await anyio.sleep(backoff.next_seconds())
             else:
@@ -239,19 +240,21 @@ class AsyncClaims:
                 self._give(assignment)
 
     def _give(self, assignment: AsyncAssignment) -> None:
-        for want in self._wants:
-            if want.given is None:
-                want.given = assignment
-                want.come.set()
-                return
-        self._spare.append(assignment)
+        want = next(iter(self._wants), None)
+        if want is None:
+            self._spare.append(assignment)
+            return
+        del self._wants[want]
+        want.given = assignment
+        want.come.set()
 
     def _lose(self, assignment: AsyncAssignment) -> None:
         self.let_go(assignment)
         assignment.lose()
+        self._tell()
 
     def _trouble(self, error: RelaydError) -> None:
-        if error.retryable and self._client.reconnect:
+        if is_waited_out(error, reconnect=self._client.reconnect):
             self._pausing = True
             self._wake.set()
         else:
@@ -264,7 +267,6 @@ class AsyncClaims:
             self._lose(assignment)
         for want in self._wants:
             want.come.set()
-        self._tell()
 
     def _tell(self) -> None:
         self._wake.set()

@@ -110,8 +110,9 @@ class Commanding:
     def submit(self, request: Submit, reply: Reply) -> None:
         """Accepts a command. Raises RelaydError to refuse it."""
         command = read_command(request.command)
-        if self._holding.holds(request, notice=isinstance(command, Notice)):
-            self._holding.hold(request, reply)
+        notice = isinstance(command, Notice)
+        if self._holding.holds(request, notice=notice):
+            self._holding.hold(request, reply, notice=notice)
             return
         submission = read_submission(request, command)
         if not isinstance(command, AdvanceFloor):
@@ -138,7 +139,7 @@ class Commanding:
         first, last = self._owner.record_own(bodies)
         memory.output.hold(last.ordinal, reply, Accepted(request.id, request.command_id, first))
         if isinstance(submission.command, BeginCheckpoint):
-            self._own_barrier(request.command_id, reply.connection)
+            self._own_barrier(request.command_id, reply)
 
     def _decide(self, submission: Submission, found: bytes | None) -> list[bytes]:
         return decide_submit(
@@ -151,12 +152,16 @@ class Commanding:
 
     # Checkpoints
 
-    def _own_barrier(self, command_id: str, connection: Answering) -> None:
+    def _own_barrier(self, command_id: str, reply: Reply) -> None:
         barrier = self._memory.state.lane.barrier
         if barrier is None or barrier.command_id != command_id:
             return
-        self._barrier_owner = connection
-        self._holders.watch(connection)
+        if reply.over:
+            # Its connection ended while it waited for the relay to open, or for a look into the files.
+            self._interrupt_barrier("owner_lost")
+            return
+        self._barrier_owner = reply.connection
+        self._holders.watch(reply.connection)
         if self._barrier_timer is not None:
             self._barrier_timer.cancel()
         self._barrier_timer = self._environment.deadlines.after(
@@ -232,6 +237,7 @@ class Commanding:
             mine = [name for name in names if self._holders.holder(name) is reply.connection]
             self._holders.drop(mine)
             self._orphan(mine)
+            self._serve_waiting()
         else:
             reply.answer(answer)
 
@@ -254,9 +260,15 @@ class Commanding:
         if decided.answer is not None:
             memory.output.hold(memory.state.frontier.ordinal, reply, decided.answer)
             return
+        ended = [request.command_id, *memory.state.lane.cancels_of(request.command_id)]
         first, last = self._owner.record_own(decided.bodies)
-        self._forget_ended()
-        memory.output.hold(last.ordinal, reply, Finished(request.id, first))
+        answer = Finished(request.id, first)
+        memory.output.hold(last.ordinal, reply, lambda: self._tell_finished(answer, ended, reply))
+
+    def _tell_finished(self, answer: Finished, ended: list[str], reply: Reply) -> None:
+        """The end is durable; until then its connection holds the command, as the end may yet be lost."""
+        self._holders.drop(ended)
+        reply.answer(answer)
 
     # What follows
 
@@ -276,17 +288,18 @@ class Commanding:
         self._serving = True
         try:
             if self._memory.state.lane.closed is not None:
-                self.end_waiting(closed_error())
+                self._refuse_waiting(closed_error())
             for claimer in list(self._claimers):
                 if claimer in self._claimers:
                     self._serve(claimer)
         finally:
             self._serving = False
 
-    def _forget_ended(self) -> None:
-        lane = self._memory.state.lane
-        gone = self._holders.retain({*lane.started, *lane.cancels})
-        self._leases.end([*gone, *(name for name in self._leases.names() if name not in lane.started)])
+    def _refuse_waiting(self, error: RelaydError) -> None:
+        """Nobody can be given work any longer, which is told when it is durable."""
+        for claimer in list(self._claimers):
+            self._no_longer_waits(claimer)
+            self._memory.output.hold(self._memory.state.frontier.ordinal, claimer.reply, error)
 
     # Connections that end
 
@@ -315,8 +328,8 @@ class Commanding:
             self._leases.begin(due, FULL_AGAIN_SECONDS)
             return
         for name in due:
+            self._holders.drop(lane.cancels_of(name))
             self._owner.record_own(loss_bodies(lane, name, self._environment.now_ms()))
-        self._forget_ended()
 
     # Its end
 

@@ -35,11 +35,9 @@ class Holders:
         for command_id in command_ids:
             self._holders.pop(command_id, None)
 
-    def retain(self, command_ids: Collection[str]) -> list[str]:
-        """Only these can be held; gives those that were dropped."""
-        gone = [command_id for command_id in self._holders if command_id not in command_ids]
-        self.drop(gone)
-        return gone
+    def retain(self, command_ids: Collection[str]) -> None:
+        """Only these can be held."""
+        self.drop([command_id for command_id in self._holders if command_id not in command_ids])
 
     def holder(self, command_id: str) -> Answering | None:
         """The connection that holds it."""

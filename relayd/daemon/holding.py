@@ -5,7 +5,8 @@ in the order they came.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from relayd.daemon.memory import RelayMemory
 from relayd.daemon.reply import Reply
@@ -15,6 +16,14 @@ from relayd.protocol.messages import CommandQuery, Record, Submit
 HeldRequest = Record | Submit | CommandQuery
 
 
+class Held(NamedTuple):
+    """One request. `itself`: a record or notice; others wait for one of these, which they ask about."""
+
+    request: HeldRequest
+    reply: Reply
+    itself: bool
+
+
 class Holding:
     """What one relay holds back. `decide` decides a request as if it had just come."""
 
@@ -22,7 +31,7 @@ class Holding:
         self._memory = memory
         self._bytes_max = bytes_max
         self._decide = decide
-        self._held: deque[tuple[HeldRequest, Reply]] = deque()
+        self._held: deque[Held] = deque()
         self._bytes = 0
         self._releasing = False
 
@@ -39,30 +48,35 @@ class Holding:
         """Whether this request has to wait: a record or notice, or one that asks about what is held."""
         if self._releasing or not self.exact:
             return False
-        match request:
-            case Record(events=[], producer=producer):
-                return any(isinstance(held, Record) and held.producer == producer for held, _ in self._held)
-            case Record():
-                return True
-            case Submit() if notice:
-                return True
-            case Submit() | CommandQuery():
-                return any(isinstance(held, Submit) and held.command_id == request.command_id for held, _ in self._held)
+        return _itself(request, notice=notice) or _asks_about(request, self._held)
 
-    def hold(self, request: HeldRequest, reply: Reply) -> None:
+    def hold(self, request: HeldRequest, reply: Reply, *, notice: bool = False) -> None:
         """Holds it back. Raises OverloadedError where too much is held."""
         if self._bytes + reply.size > self._bytes_max:
             message = f"{self._bytes} bytes of records are held until the checkpoint ends: send it again then"
             raise OverloadedError(message, BoundDetail("pending_bytes"))
-        held = (request, reply)
+        held = Held(request, reply, _itself(request, notice=notice))
         reply.hold_back(lambda: self._take_out(held))
         self._held.append(held)
         self._bytes += reply.size
 
-    def _take_out(self, held: tuple[HeldRequest, Reply]) -> None:
-        if held in self._held:
-            self._held.remove(held)
-            self._bytes -= held[1].size
+    def _take_out(self, held: Held) -> None:
+        """The client took it back; what asked about it waits no longer."""
+        if held not in self._held:
+            return
+        self._drop(held)
+        kept: list[Held] = []
+        for other in list(self._held):
+            if other.itself or _asks_about(other.request, kept):
+                kept.append(other)
+            elif other in self._held:
+                self._drop(other)
+                other.reply.go_on()
+                self._decide(other.request, other.reply)
+
+    def _drop(self, held: Held) -> None:
+        self._held.remove(held)
+        self._bytes -= held.reply.size
 
     def release(self) -> None:
         """Decides all that is held, in order; nothing is held until the next cut."""
@@ -71,7 +85,7 @@ class Holding:
         self._releasing = True
         try:
             while self._held:
-                request, reply = self._held.popleft()
+                request, reply, _ = self._held.popleft()
                 self._bytes -= reply.size
                 reply.go_on()
                 self._decide(request, reply)
@@ -87,6 +101,17 @@ class Holding:
         """The host ends: nothing held is recorded."""
         held, self._held = self._held, deque()
         self._bytes = 0
-        for _, reply in held:
-            reply.go_on()
-            reply.refuse(error)
+        for each in held:
+            each.reply.go_on()
+            each.reply.refuse(error)
+
+
+def _itself(request: HeldRequest, *, notice: bool) -> bool:
+    return notice or (isinstance(request, Record) and bool(request.events))
+
+
+def _asks_about(request: HeldRequest, held: Iterable[Held]) -> bool:
+    """Whether its answer depends on one of those that are held."""
+    if isinstance(request, Record):
+        return any(isinstance(each.request, Record) and each.request.producer == request.producer for each in held)
+    return any(isinstance(each.request, Submit) and each.request.command_id == request.command_id for each in held)

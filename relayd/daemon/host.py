@@ -290,6 +290,9 @@ class Host:
             self._acknowledging.forget(request, reply)
 
     def _handle_command(self, request: Submit | CommandQuery | Claim | Finish, reply: Reply) -> None:
+        if reply.over and isinstance(request, Claim | CommandQuery):
+            # Its connection ended before it was decided: nobody is there to be handed or told anything.
+            return
         if isinstance(request, CommandQuery):
             if self._holding.holds(request):
                 self._holding.hold(request, reply)

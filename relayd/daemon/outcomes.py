@@ -57,10 +57,22 @@ class Outcomes:
     def recorded(self) -> None:
         """The state has changed: whoever waited for that is answered."""
         for command_id in list(self._waiting):
-            if self._is_settled(command_id):
-                for asker in list(self._waiting.get(command_id, ())):
-                    self._no_longer_waits(asker)
+            try:
+                settled = self._is_settled(command_id)
+            except NotFoundError as error:
+                # It has ended with so many others that it is forgotten already.
+                for asker in self._take_waiting(command_id):
+                    self._memory.output.hold(self._memory.state.frontier.ordinal, asker.reply, error)
+                continue
+            if settled:
+                for asker in self._take_waiting(command_id):
                     self._answer(asker.request, asker.reply)
+
+    def _take_waiting(self, command_id: str) -> list[_Asker]:
+        askers = list(self._waiting.get(command_id, ()))
+        for asker in askers:
+            self._no_longer_waits(asker)
+        return askers
 
     def end_waiting(self, error: RelaydError) -> None:
         """Nobody waits any longer."""

@@ -60,7 +60,7 @@ class Way:
             with self._lock:
                 try:
                     if not self._open:
-                        raise ConnectionRefusedError  # noqa: TRY301 - as a daemon that is not there
+                        raise ConnectionRefusedError
                     daemon.connect(self._daemon)
                 except OSError:
                     client.close()

@@ -176,19 +176,23 @@ def test_one_checkpoint_is_made_at_a_time(controller, served, relay):
 
 
 def test_a_checkpoint_ends_with_its_connection(way, controller, relay):
-    with Client(way.path) as client, pytest.raises(InvalidStateError), client.relay(relay).checkpoint() as checkpoint:
+    with Client(way.path) as client:
+        checkpoint = client.relay(relay).checkpoint()
+        checkpoint.__enter__()
         way.cut()
         outcome = controller.relay(relay).handle(checkpoint.command_id).outcome(10)
         assert (outcome.state, outcome.reason) == ("interrupted", "owner_lost")
         way.mend()
-        checkpoint.complete()
+        with pytest.raises(InvalidStateError):
+            checkpoint.complete()
+        with pytest.raises(InvalidStateError):
+            checkpoint.__exit__(None, None, None)
 
 
 def test_a_checkpoint_that_comes_to_no_cut_is_told(controller, served, relay):
     build = controller.relay(relay)
     build.submit()
     with Client(str(served.socket)) as other:
-
 
         def cancel():
             until(lambda: other.status(relay).barrier, 10, "no checkpoint is begun")

@@ -148,12 +148,16 @@ def test_a_checkpoint_whose_maker_is_cancelled_while_it_drains_is_given_up(run_s
 def test_a_checkpoint_ends_with_its_connection(run_served, way, relay):
     async def main(controller):
         async with connect(way.path) as client:
+            checkpoint = client.relay(relay).checkpoint()
+            await checkpoint.__aenter__()
+            way.cut()
+            outcome = await controller.relay(relay).handle(checkpoint.command_id).outcome()
+            assert (outcome.state, outcome.reason) == ("interrupted", "owner_lost")
+            way.mend()
             with pytest.raises(InvalidStateError):
-                async with client.relay(relay).checkpoint() as checkpoint:
-                    way.cut()
-                    assert (await controller.relay(relay).handle(checkpoint.command_id).outcome()).reason == "owner_lost"
-                    way.mend()
-                    await checkpoint.complete()
+                await checkpoint.complete()
+            with pytest.raises(InvalidStateError):
+                await checkpoint.__aexit__(None, None, None)
 
     run_served(main)
 

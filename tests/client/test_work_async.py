@@ -5,7 +5,7 @@ import logging
 import anyio
 import pytest
 
-from relayd import connect
+from relayd import NotConnectedError, connect
 from relayd.protocol.errors import ForbiddenError, InvalidRequestError, NotFoundError
 
 
@@ -67,10 +67,10 @@ def test_what_the_body_says_is_the_end(run_worker, relay):
 def test_an_exception_rejects_and_goes_on(run_worker, relay):
     async def main(client, worker):
         handle = await client.relay(relay).submit()
+        command = await the_next(worker.relay(relay).work())
         with pytest.raises(ZeroDivisionError):
-            async for command in worker.relay(relay).work():
-                async with command:
-                    raise ZeroDivisionError("by nought")
+            async with command:
+                raise ZeroDivisionError("by nought")
         outcome = await handle.outcome(0)
         assert (outcome.state, outcome.message) == ("rejected", "ZeroDivisionError: by nought")
 
@@ -103,10 +103,12 @@ def test_a_cancel_ends_the_body_and_rejects(run_worker, relay):
     async def main(client, worker):
         handle = await client.relay(relay).submit()
         command = await the_next(worker.relay(relay).work())
-        async with command:
-            cancel = await handle.cancel()
-            await anyio.sleep_forever()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(handle.cancel, "cancel-1")
+            async with command:
+                await anyio.sleep_forever()
         assert (command.cancelled, command.end) == (True, "rejected")
+        cancel = client.relay(relay).handle("cancel-1")
         outcome = await handle.outcome(0)
         assert (outcome.state, outcome.message) == ("rejected", "cancelled")
         assert (await cancel.outcome(0)).completed
@@ -117,12 +119,14 @@ def test_a_cancel_ends_the_body_and_rejects(run_worker, relay):
 def test_a_body_that_is_cancelled_may_say_otherwise(run_worker, relay):
     async def main(client, worker):
         handle = await client.relay(relay).submit()
-        async with await the_next(worker.relay(relay).work()) as command:
-            await handle.cancel()
-            try:
-                await anyio.sleep_forever()
-            finally:
-                command.complete("what there was")
+        command = await the_next(worker.relay(relay).work())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(handle.cancel)
+            async with command:
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    command.complete("what there was")
         assert await handle.result(0) == "what there was"
 
     run_worker(main)
@@ -157,9 +161,11 @@ def test_a_worker_that_is_cancelled_says_nothing_and_its_identity_may_go_on(run_
             assert stopping.cancelled_caught
             assert command.end is None
             assert await in_flight(client, relay) == [handle.command_id]
-        async with connect(str(served.socket), worker="w") as worker:
-            async with await the_next(worker.relay(relay).work()) as command:
-                assert command.delivery == 2
+        async with (
+            connect(str(served.socket), worker="w") as worker,
+            await the_next(worker.relay(relay).work()) as command,
+        ):
+            assert command.delivery == 2
         assert (await handle.outcome(0)).completed
 
     run_served(main)
@@ -252,8 +258,8 @@ def test_what_a_handler_raises_is_told_and_the_worker_goes_on(run_worker, relay,
 
     with caplog.at_level(logging.ERROR, "relayd.worker"):
         run_worker(main)
-    assert len(caplog.records) == 1
-    assert "ValueError: no good" in caplog.records[0].getMessage()
+    (record,) = [record for record in caplog.records if record.name == "relayd.worker"]
+    assert "ValueError: no good" in record.getMessage()
 
 
 def test_what_ends_a_worker_is_raised_as_it_is(run_worker, run_served, relay):
@@ -268,6 +274,23 @@ def test_what_ends_a_worker_is_raised_as_it_is(run_worker, run_served, relay):
             worker.relay(relay).work(capacity=0)
 
     run_worker(main)
+
+
+def test_a_client_that_is_left_ends_its_loops(run_served, served, relay):
+    async def main(_client):
+        async with anyio.create_task_group() as tasks:
+            async with connect(str(served.socket), worker="w") as worker:
+
+                async def wait():
+                    with pytest.raises(NotConnectedError):
+                        await the_next(worker.relay(relay).work())
+
+                tasks.start_soon(wait)
+                await worker.status(relay)
+            with pytest.raises(NotConnectedError):
+                await the_next(worker.relay(relay).work())
+
+    run_served(main)
 
 
 def test_run_ends_when_the_relay_is_closed(run_worker, relay):
