@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from relayd.daemon.environment import Environment
 from relayd.daemon.memory import RelayMemory
-from relayd.journal.collection import collectable, evictable, unlink_segments
+from relayd.journal.collection import collectable, evictable, sync_watermark, unlink_segments
 from relayd.journal.groups import GroupDamageError
 from relayd.journal.names import SegmentKind
 from relayd.journal.pages import Replan
@@ -222,6 +222,7 @@ class Upkeep:
     async def _unlink_going(self) -> None:
         if self._going:
             async with self._owner.lane:
+                await self._environment.files.run(sync_watermark, self._relay)
                 await self._environment.files.run(unlink_segments, self._journal, self._going)
             self._going = []
 
