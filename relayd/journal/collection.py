@@ -7,6 +7,7 @@ from itertools import takewhile
 from relayd.journal.catalogue import Segment, View
 from relayd.journal.names import WATERMARK, SegmentKind
 from relayd.journal.storage import Directory
+from relayd.journal.watermark import Watermark, encode_watermark
 
 
 def newest_with_records(view: View) -> Segment | None:
@@ -42,13 +43,15 @@ def evictable(view: View, bytes_max: int) -> int | None:
     return through
 
 
-def sync_watermark(relay: Directory) -> None:
+def sync_watermark(relay: Directory, watermark: Watermark) -> None:
     """Brings the watermark to the disk before files go, so that what is there names none of them.
 
     Where a power cut finds active.log without a name, in the middle of a rotation, a watermark that names no file that
-    is there would be taken for that of a lost one. Raises OSError.
+    is there would be taken for that of a lost one. It is written again first: where an earlier sync of it failed, a
+    second one alone would succeed and write nothing. Raises OSError.
     """
     with contextlib.suppress(FileNotFoundError), contextlib.closing(relay.open(WATERMARK, "update")) as file:
+        file.write((encode_watermark(watermark),), 0)
         file.sync()
 
 

@@ -112,7 +112,7 @@ class Hostile:
             self.counts[outcome(answer)] = self.counts.get(outcome(answer), 0) + 1
         cancels = {one.fields["request"] for one in judged if isinstance(one, Request) and one.op == "cancel_request"}
         self.model.begin(cancels=cancels, framing_lost=cut.lost is not None)
-        for one, content, answer in zip(judged, cut.frames, _matched(cut, judged, answers), strict=True):
+        for one, content, answer in zip(judged, cut.frames, matched_answers(cut, judged, answers), strict=True):
             if isinstance(one, Refused):
                 self.model.refused(answer)
             elif answer["id"] == 0:
@@ -164,7 +164,7 @@ class Hostile:
         return count
 
 
-def _matched(cut: Cut, judged: list[Request | Refused], answers: list[dict]) -> Iterator[dict]:
+def matched_answers(cut: Cut, judged: list[Request | Refused], answers: list[dict]) -> Iterator[dict]:
     """The answer of each frame. One under an id that was in flight may have been refused, under id 0."""
     by_id: dict[int, list[dict]] = {}
     for answer in answers:

@@ -246,7 +246,9 @@ class Model:
                 if reason not in (("ahead", "digest_mismatch") if ahead else ("digest_mismatch",)):
                     raise wrong("a reason that is true", answer)
             return
-        if type(after) is list and (after[0] > relay.latest[0] or [*after, None][1] not in (None, relay.cursors[after[0]][1])):
+        if type(after) is list and (
+            after[0] > relay.latest[0] or [*after, None][1] not in (None, relay.cursors[after[0]][1])
+        ):
             raise wrong("no page", answer)
         shown = records(answer["records"])
         begin = shown[0].ordinal if shown else answer["through"][0] + 1
@@ -269,9 +271,7 @@ class Model:
         elif ordinal < own[0]:
             # It changes nothing, whether or not it is right.
             allowed = ("acknowledged",)
-        elif ordinal > relay.durable and known is None:
-            allowed = ("desynchronized",)
-        elif digest != known:
+        elif (ordinal > relay.durable and known is None) or digest != known:
             allowed = ("desynchronized",)
         elif consumer not in relay.consumers and len(relay.consumers) >= CONSUMERS_MAX:
             allowed = ("overloaded",)

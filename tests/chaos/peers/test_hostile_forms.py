@@ -78,8 +78,7 @@ def hostile_frames():
 
 def test_hostile_frames_cost_a_real_daemon_no_memory_and_no_descriptor():
     frames = hostile_frames()
-    with running_daemon() as daemon:
-        other = good_client(daemon)
+    with running_daemon() as daemon, good_client(daemon) as other:
         call(other)
 
         def send_all():
@@ -106,8 +105,7 @@ def test_a_claimed_length_is_no_memory_and_lost_framing_ends_that_connection_alo
         bytes(4): "invalid_request", struct.pack(">I", (8 << 20) + 1): "too_large", b"\x80\x00\x00\x00": "too_large",
         MOST: "too_large", HTTP: "too_large", TLS: "too_large",
     }  # fmt: skip
-    with running_daemon() as daemon:
-        other = good_client(daemon)
+    with running_daemon() as daemon, good_client(daemon) as other:
         clients = [hello(daemon) for _ in range(200)]
         before = daemon.resident_bytes
         for client in clients:

@@ -42,6 +42,10 @@ class Scripted(History):
         faults.counted = lambda call: (Life().counted if faults.met_any else first)(call)
         faults.plan, faults.then, faults.count, faults.met, faults.met_any = fault, list(then), 0, False, False
 
+    def cut_power(self) -> None:
+        """Between two lives: nothing that was not synced is kept."""
+        self._disk = self._disk.cut(self.random, "nothing")
+
     def file(self, *path: str) -> bytes:
         """A file of relay `a`, as the page cache has it."""
         return self.disk.tree("relays", "a")["/".join(path)]

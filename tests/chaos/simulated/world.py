@@ -130,8 +130,9 @@ class History:
     def connect(self) -> Client:
         assert self._daemon is not None
         client = self._daemon.connect_silent()
-        client.stream.broken = self.faults.dead
         self._streams.append(client.stream)
+        if self.faults.dead:
+            self._cut_connections()
         return client
 
     @property
@@ -198,7 +199,9 @@ class History:
                     await self._stop(daemon)
                 self.faults.die()
                 nursery.cancel_scope.cancel()
-        assert not patience.cancelled_caught, "service does not come back"
+        if patience.cancelled_caught:
+            wrong = [text for actor in self.actors for text in actor.said.wrong[:1]]
+            raise AssertionError(f"service does not come back: {wrong or 'nobody was told anything wrong'}")
 
     async def _start(self, life: Life) -> Directory:
         """As the daemon's own start, from its lock on; where that fails, it is started again, as a supervisor would."""
@@ -232,6 +235,7 @@ class History:
         """The process is dead: nothing that it still does by unwinding reaches anybody."""
         for stream in self._streams:
             stream.broken = True
+            stream.close = lambda: None
 
     def _end(self, life: Life) -> None:
         for actor in self.actors:
