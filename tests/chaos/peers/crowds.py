@@ -10,7 +10,8 @@ from pathlib import Path
 from random import Random
 
 from chaos.layer import Budget, Result, Violation
-from chaos.peers.inside_batch import check_shape, cut_stream, matched_answers
+from chaos.peers.answers import check_shape
+from chaos.peers.inside_batch import cut_stream, matched_answers
 from chaos.peers.model import Model
 from chaos.peers.mutated import draw
 from chaos.peers.mutator import Mutator
@@ -105,7 +106,7 @@ def flood_of_connects(budget: Budget, result: Result) -> None:
 
 
 def never_complete(budget: Budget, result: Result) -> None:
-    """Half a frame, a byte a second, no hello: each is closed by its own deadline, and others' answers stay as they are."""
+    """Half a frame, a byte a second, no hello: each is closed by its own deadline, and others are answered as ever."""
     greeting = frame({"op": "hello", "id": 1, "versions": [1], "client": "slow"})
     half = frame({"op": "relays", "id": 2})[:7]
     with running_daemon() as daemon, good_client(daemon) as other:

@@ -8,37 +8,21 @@ from typing import NamedTuple
 
 import trio
 from chaos.history import read_relay
-from chaos.peers.model import Model, WrongAnswerError, expect, outcome
-from chaos.peers.rules import CODES, Refused, Request, judge
+from chaos.peers.answers import WrongAnswerError, check_shape, expect, outcome
+from chaos.peers.model import Model
+from chaos.peers.rules import Refused, Request, judge
 from support.faults import Faults
 from support.inside import Client, Inside, inside
 from support.wire import frame
 
 FRAME_BYTES_MAX = 8 << 20
 SETTINGS = {"segment_bytes": 64 << 20, "idle_relay": 86_400}
-LIMITS = {"frame_bytes", "page_bytes", "event_bytes", "command_bytes", "in_flight", "in_flight_bytes"}
-SHAPES = {
-    "welcome": {"version", "daemon", "limits"}, "relays": {"relays"}, "done": set(), "recorded": set(),
-    "opened": {"relay", "store", "latest", "created"}, "acknowledged": {"through", "retained"},
-    "page": {"records", "count", "through", "latest", "verified"},
-    "status": {
-        "relay", "store", "execution", "execution_since", "latest", "acknowledged", "retained", "evicted", "readers",
-        "consumers", "last_event_at", "disk_bytes", "journal_bytes", "retention",
-    },
-    "error": {"code", "message", "retryable"},
-}  # fmt: skip
-"""What each response has at least."""
-DETAILS = {
-    "invalid_request": {"field", "expected"}, "incompatible_protocol": {"supported"}, "not_found": {"what", "name"},
-    "already_exists": {"what", "name", "differs"}, "desynchronized": {"reason", "requested", "earliest", "latest"},
-    "too_large": {"limit_bytes", "size_bytes"}, "overloaded": {"bound"},
-}  # fmt: skip
 
 
 class NoSync(Faults):
     """A storage that syncs nothing and keeps no log: nobody cuts the power here, and there are a million frames."""
 
-    def make(self, name, target, effect):
+    def make(self, name, target, effect):  # noqa: ARG002 - the seam's own
         return None if name == "sync" else effect()
 
 
@@ -61,22 +45,6 @@ def cut_stream(stream: bytes) -> Cut:
         frames.append(stream[at + 4 : at + 4 + length])
         at += 4 + length
     return Cut(frames, None)
-
-
-def check_shape(answer: dict) -> None:
-    """An answer is one that protocol.md and errors.md know, and says little again of what was sent."""
-    if not SHAPES[answer["re"]] <= answer.keys():
-        raise WrongAnswerError(f"an answer without its fields: {answer}")
-    if answer["re"] == "welcome" and answer["limits"].keys() < LIMITS:
-        raise WrongAnswerError(f"limits are missing: {answer}")
-    if answer["re"] != "error":
-        return
-    code = answer["code"]
-    if code == "internal" or CODES[code] != answer["retryable"] or not 10 < len(answer["message"]) < 4096:
-        raise WrongAnswerError(f"no such refusal: {answer}")
-    detail = answer.get("detail")
-    if detail is not None and not DETAILS.get(code, set()) <= detail.keys():
-        raise WrongAnswerError(f"a refusal without its facts: {answer}")
 
 
 class Hostile:
@@ -145,10 +113,7 @@ class Hostile:
         self.model.end()
 
     async def everything_is_as_it_was_recorded(self) -> int:
-        """Reads every relay from its beginning, over the wire and in its files: each event byte for byte, and none more.
-
-        Gives how many those were.
-        """
+        """Reads every relay over the wire and in its files: each event byte for byte, and none more; gives how many."""
         trouble = [line for line in self.daemon.logged if line["level"] not in ("debug", "info")]
         assert not trouble, trouble
         reader, count = await self.daemon.connect(), 0

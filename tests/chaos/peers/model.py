@@ -7,38 +7,13 @@ data or by being taken back), each outcome that it allows is taken, and no other
 from collections.abc import Callable
 from random import Random
 
+from chaos.peers.answers import expect, outcome, wrong
 from chaos.peers.packing import data_of_events
 from chaos.peers.relay_model import GENESIS, RelayModel
 from chaos.peers.rules import Request
 from support.wire import records
 
 CONSUMERS_MAX = 64
-
-
-class WrongAnswerError(AssertionError):
-    """An answer that protocol.md does not allow."""
-
-
-def wrong(expected: object, answer: dict) -> WrongAnswerError:
-    return WrongAnswerError(f"{expected} was expected, and the answer was {_short(answer)}")
-
-
-def _short(answer: dict) -> str:
-    text = str(answer)
-    return text if len(text) < 600 else text[:600] + " …"
-
-
-def outcome(answer: dict) -> str:
-    """The code of a refusal, else the response's type."""
-    return answer["code"] if answer["re"] == "error" else answer["re"]
-
-
-def expect(answer: dict, *allowed: str) -> str:
-    """The answer's outcome, where it is one of these."""
-    found = outcome(answer)
-    if found not in allowed:
-        raise wrong(" or ".join(allowed), answer)
-    return found
 
 
 class Model:

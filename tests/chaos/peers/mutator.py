@@ -220,7 +220,7 @@ class Mutator:
             (b"\xc0", b"\x90", b"\x05", b"\xa5hello", b"\x91" + content, content[1:] or b"\x80", b"\x80")
         )
 
-    def wire_of_another(self, content: bytes) -> bytes:
+    def wire_of_another(self, content: bytes) -> bytes:  # noqa: ARG002 - it takes the frame's place
         return self.random.choice((HTTP, TLS, b'{"op": "relays", "id": 5}', bytes(40), b"\xff" * 40))
 
     def _value(self, content: bytes) -> tuple[int, int]:

@@ -9,7 +9,8 @@ import struct
 from random import Random
 
 import pytest
-from chaos.peers.inside_batch import NoSync, check_shape
+from chaos.peers.answers import check_shape
+from chaos.peers.inside_batch import NoSync
 from chaos.peers.model import Model
 from chaos.peers.mutator import CLAIMS, HTTP, MOST, ODD, TLS, WRONG_CURSORS, WRONG_VALUES
 from chaos.peers.real import MIB, call, drained, good_client, hello

@@ -186,9 +186,7 @@ class Disk:
                     copied.names = {name: copy(each) for name, each in of_folder(node).items()}
                     if keep_changes:
                         copied.synced = {name: copy(each) for name, each in node.synced.items()}
-                        copied.changes = [
-                            (name, copy(to) if isinstance(to, Node) else to) for name, to in node.changes
-                        ]
+                        copied.changes = [(name, copy(to) if isinstance(to, Node) else to) for name, to in node.changes]
                     else:
                         copied.synced = dict(copied.names)
             return known[node.number]

@@ -1,6 +1,6 @@
 """Shows one history of the simulated disk again.
 
-    python tests/chaos/simulated/replay.py --seed 12345 [--plan "kill=12;end=cut;left=3"] [--everything] [--lied-to] [--trace]
+python tests/chaos/simulated/replay.py --seed 12345 [--plan "kill=12;end=cut;left=3"] [--everything] [--lied-to] [--trace]
 """
 
 import argparse

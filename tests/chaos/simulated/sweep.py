@@ -24,8 +24,9 @@ SCENES = {
     "at rest": Life(end="kill"),
     "torn": Life((Short(18, 70, kill=True),), of="write", end="kill"),
     "a failed sync, then killed": Life((Fail(30, errno.EIO), Kill(1)), of="sync", end="kill", left=3),
-    "killed while sealing": Life((Kill(3),), of="unlink", end="kill"),
-    "killed while a snapshot got its name": Life((Kill(9, after=True),), of="replace", end="cut", left=9),
+    "killed while sealing": Life((Kill(4),), of="unlink"),
+    "killed in a rotation": Life((Kill(6),), of="replace"),
+    "killed while a snapshot got its name": Life((Kill(13, after=True),), of="replace"),
 }
 """What an opening is swept over: how the life before it ended."""
 

@@ -40,9 +40,10 @@ def test_fsync_fails_the_process_restarts_the_page_cache_still_shows_the_bytes_t
         assert (await record(client, 2))["duplicate"] is True
 
     scene.live(Life(), sync_fails_and_the_process_dies)
-    assert scene.file("journal", "active.log") != scene.disk.cut(random.Random(0), "nothing").tree(
-        "relays", "a", "journal"
-    )["active.log"], "the page cache shows what is not on disk"
+    assert (
+        scene.file("journal", "active.log")
+        != scene.disk.cut(random.Random(0), "nothing").tree("relays", "a", "journal")["active.log"]
+    ), "the page cache shows what is not on disk"
     scene.live(Life(end="cut"), sent_again)
     assert said[0]["duplicate"] is True
     scene.live(Life(), look)
