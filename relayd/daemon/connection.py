@@ -87,6 +87,7 @@ class Connection:
         self._when_taken: list[Callable[[], None]] = []
         self.waiting = 0
         self.reads = 0
+        self.given_up = False
         self.client = ""
         self._asker: str | None = None
         self.requests = 0
@@ -215,7 +216,8 @@ class Connection:
         self._give_up()
 
     def _give_up(self) -> None:
-        """Ends what waits; the connection closes when the rest is answered."""
+        """Ends what waits, and what would begin to; the connection closes when the rest is answered."""
+        self.given_up = True
         for reply in list(self._in_flight.values()):
             reply.cancel()
         self._outbox.flush()

@@ -1,4 +1,4 @@
-"""The sync of the watermark fails before a segment is collected; collection tries again, and the power goes in a rotation.
+"""The sync of the watermark fails before a segment goes; collection tries again, and the power goes in a rotation.
 
 What was lost by the sync that failed is not written by one that follows: the watermark on the disk still named a
 segment that was collected, and where a cut left no active.log it stood for one that was lost.
@@ -26,7 +26,7 @@ def test_a_power_cut_in_a_rotation_is_no_loss_though_a_sync_of_the_watermark_fai
     async def collected():
         client = await scene.relay()
         for number in range(2, 30):
-            said.append(await record(client, number))
+            said[:] = [await record(client, number)]
         if failing:
             scene.plant(Fail(1), "sync watermark", then=(Fail(1),) * (failing - 1))
             scene.faults.counted = lambda call: str(call) == "sync watermark"
@@ -35,7 +35,7 @@ def test_a_power_cut_in_a_rotation_is_no_loss_though_a_sync_of_the_watermark_fai
         assert len(scene.disk.tree("relays", "a", "journal")) < 4, "what was acknowledged is collected"
         scene.plant(Kill(1), "replace active.log.new active.log")
         for number in range(30, 40):
-            said.append(await record(client, number))
+            said[:] = [await record(client, number)]
 
     async def look():
         found = await stored(await scene.client())

@@ -1,4 +1,4 @@
-"""Descriptors exhausted by clients: a reserve is kept for storage; new clients refused; one log line a second; recovers."""
+"""Descriptors exhausted by clients: a reserve for storage is kept, new ones wait, one log line a second, recovers."""
 
 import contextlib
 import shutil

@@ -66,7 +66,8 @@ def refusal(wire, op, relay, **fields):
 def test_a_link_a_fifo_or_a_directory_in_place_of_each_file(serving):
     """Nothing is opened through it, nobody waits for a fifo's other end, and once it is gone the relay serves again."""
     daemon = serving(segment_bytes=4096, snapshot_events=4, idle_relay=0.3)
-    accounts = {(file, what): Account(f"r{at}") for at, (file, what) in enumerate(itertools.product(OUTCOMES, PUT))}
+    places = [place for place in itertools.product(OUTCOMES, PUT) if place != ("journal", "directory")]
+    accounts = {(file, what): Account(f"r{at}") for at, (file, what) in enumerate(places)}
     with daemon.connect() as wire:
         for account in accounts.values():
             account.open(wire)

@@ -111,7 +111,7 @@ def _connect(path, **more):
         except OSError as error:
             return type(error).__name__
 
-    return lambda: try_it()
+    return try_it
 
 
 @needs_root

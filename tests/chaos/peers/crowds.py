@@ -1,6 +1,7 @@
 """How late others are answered while many peers are there, or come and go: parts of the long run, on a real daemon."""
 
 import contextlib
+import select
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ LATE_FACTOR = 2.0
 LATE_FLOOR_SECONDS = 0.05
 """A 99th of 100 below this is soon enough, whatever it was in quiet: the disk alone may take as long."""
 ROUNDS = 5
-RSS_BYTES_MAX = 16 * MIB
+RSS_BYTES_MAX = 8 * MIB
 
 
 def _wrong(result: Result, budget: Budget, what: str) -> None:
@@ -138,10 +139,12 @@ def mutated_over_sockets(budget: Budget, result: Result, seconds: float, frames:
     """Mutated frames to a real daemon: each answered, nothing untyped, memory and descriptors as before."""
     mutator = Mutator(Random(f"{budget.seed}:sockets"), Model(0))
     ends = time.monotonic() + seconds
-    with running_daemon(idle_relay=5) as daemon, good_client(daemon) as other:
+    # Without its caches, so that what it has more is kept by something else.
+    small = {"idle_relay": 5, "tail_bytes": 0, "page_cache_bytes": 0}
+    with running_daemon(**small) as daemon, good_client(daemon) as other:
         for name in "a", "b-2", "c.3":
             other.done("open", relay=name, create=True)
-        sent = _send(mutator, daemon, 5000)
+        sent = _send(mutator, daemon, 10_000)
         before, descriptors = daemon.resident_bytes, daemon.descriptors
         while sent < frames and time.monotonic() < ends:
             sent += _send(mutator, daemon, 1000)
@@ -163,6 +166,10 @@ def _send(mutator: Mutator, daemon: Daemon, frames: int) -> int:
     while count < frames:
         stream = b"".join(draw(mutator, 50))
         cut = cut_stream(stream)
+        if cut.lost is None:
+            # Framing is always lost at the end: what waits for a minute is ended by that.
+            stream = b"".join(map(frame, cut.frames)) + bytes(4)
+            cut = cut_stream(stream)
         answers = exchange(daemon, stream)
         for answer in answers:
             check_shape(answer)
@@ -172,13 +179,18 @@ def _send(mutator: Mutator, daemon: Daemon, frames: int) -> int:
 
 
 def exchange(daemon: Daemon, stream: bytes) -> list[dict]:
-    """Sends all, then no more, and gives every answer up to the end."""
-    buffer = bytearray()
+    """Sends all, and gives every answer up to the end; takes them while it sends, as the daemon owes them."""
+    buffer, left = bytearray(), memoryview(stream)
     with silent(daemon) as peer, contextlib.suppress(ConnectionError):
-        peer.settimeout(90)
-        with contextlib.suppress(BrokenPipeError):
-            peer.sendall(stream)
-            peer.shutdown(1)
-        while data := peer.recv(1 << 18):
-            buffer += data
+        peer.setblocking(False)
+        while True:
+            readable, writable, _ = select.select([peer], [peer] if left else [], [], 30)
+            assert readable or writable, "it is neither read nor answered"
+            if readable:
+                data = peer.recv(1 << 18)
+                if not data:
+                    break
+                buffer += data
+            elif writable:
+                left = left[peer.send(left) :]
     return cut_frames(buffer)

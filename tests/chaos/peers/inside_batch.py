@@ -2,6 +2,7 @@
 
 import contextlib
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -137,11 +138,13 @@ def matched_answers(cut: Cut, judged: list[Request | Refused], answers: list[dic
     nobody = by_id.pop(0, [])
     found: list[dict] = []
     seen: set[int] = set()
+    left_of_id = Counter(one.id for one in judged)
     for one in judged:
-        own = by_id.get(one.id)
-        if own:
+        own, far = by_id.get(one.id), isinstance(one, Refused) and one.far
+        left_of_id[one.id] -= 1
+        if own and not (far and len(own) <= left_of_id[one.id]):
             found.append(own.pop(0))
-        elif one.id == 0 or one.id in seen or (isinstance(one, Refused) and one.far):
+        elif one.id == 0 or one.id in seen or far:
             if not nobody:
                 raise WrongAnswerError(f"{one} was not answered")
             found.append(nobody.pop(0))

@@ -5,6 +5,7 @@
 Over sockets first, in shares of the time; then mutated frames, as many as a million of them.
 """
 
+import gc
 import sys
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def mutated(budget: Budget, result: Result) -> None:
             result.violations.append(Violation(found.why, replay))
         epoch += 1
         if epoch == SETTLED_EPOCHS:
+            gc.collect()
             settled = resident_bytes()
         budget.tell(f"{counts.frames} mutated frames in memory")
     result.counts |= {
@@ -64,6 +66,7 @@ def mutated(budget: Budget, result: Result) -> None:
     if counts.frames < FRAMES:
         result.left_out.append(f"{FRAMES - counts.frames:,} of {FRAMES:,} mutated frames: no time was left")
     if settled:
+        gc.collect()
         grown = resident_bytes() - settled
         result.counts["memory grown after the first epochs, MiB"] = grown / MIB
         if grown > RSS_BYTES_MAX:

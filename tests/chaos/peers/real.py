@@ -50,8 +50,13 @@ def hello(daemon: Daemon) -> Wire:
 def silent(daemon: Daemon) -> socket.socket:
     """A connection on which nothing was said."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(20)
-    connection.connect(str(daemon.socket))
+    try:
+        # Without a timeout: where more come than the daemon has taken yet, this one waits for its turn.
+        connection.connect(str(daemon.socket))
+        connection.settimeout(20)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
