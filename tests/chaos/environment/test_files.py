@@ -5,11 +5,11 @@ import itertools
 import os
 import shutil
 import subprocess
-import time
 
 import pytest
 from chaos.environment.account import Account, settle, trouble
 from chaos.environment.mounts import needs_root
+from chaos.environment.room import is_quiet
 from chaos.environment.users import NOBODY
 from support.daemon import until
 
@@ -49,12 +49,6 @@ def put_back(path, aside):
         path.unlink(missing_ok=True)
     if os.path.lexists(aside):
         aside.rename(path)
-
-
-def is_quiet(daemon):
-    cpu = daemon.cpu_seconds
-    time.sleep(0.3)
-    assert daemon.cpu_seconds - cpu < 0.15
 
 
 def refusal(wire, op, relay, **fields):

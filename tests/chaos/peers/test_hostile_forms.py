@@ -81,6 +81,7 @@ def test_hostile_frames_cost_a_real_daemon_no_memory_and_no_descriptor():
     frames = hostile_frames()
     with running_daemon() as daemon, good_client(daemon) as other:
         call(other)
+        descriptors = daemon.descriptors
 
         def send_all():
             with hello(daemon) as client:
@@ -91,7 +92,7 @@ def test_hostile_frames_cost_a_real_daemon_no_memory_and_no_descriptor():
 
         for _ in range(3):
             send_all()
-        before, descriptors = daemon.resident_bytes, daemon.descriptors
+        before = daemon.resident_bytes
         for _ in range(8):
             send_all()
             call(other)
