@@ -146,7 +146,8 @@ def main() -> None:
         "# Figures of the command lane",
         "",
         "Written by `python bench/commands.py`. One client in Python, 256 requests in flight, each with one event or",
-        "task of 300 bytes, every answer behind its sync. Rounds alternate; a ratio is of one pair, the median is quoted.",
+        "task of 300 bytes, every answer behind its sync. Rounds alternate; a ratio is of one pair, and medians are",
+        "quoted.",
         "",
         (
             f"relayd {relayd.__version__} at {git.stdout.strip()}, CPython {platform.python_version()},"

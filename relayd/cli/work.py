@@ -61,7 +61,7 @@ def work(
     trio.run(_work, relay, program, capacity, count, name, socket)
 
 
-async def _work(
+async def _work(  # noqa: PLR0917 - trio.run passes by position
     relay: str,
     program: Sequence[str],
     capacity: int,

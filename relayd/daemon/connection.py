@@ -89,6 +89,7 @@ class Connection:
         self._when_taken: list[Callable[[], None]] = []
         self.waiting = 0
         self.reads = 0
+        self.given_up = False
         self.client = ""
         self._asker: str | None = None
         self.worker: str | None = None
@@ -246,7 +247,8 @@ class Connection:
         self._give_up()
 
     def _give_up(self) -> None:
-        """Ends what waits; the connection closes when the rest is answered."""
+        """Ends what waits, and what would begin to; the connection closes when the rest is answered."""
+        self.given_up = True
         for reply in list(self._in_flight.values()):
             reply.cancel()
         self._outbox.flush()

@@ -24,7 +24,7 @@ class RelayFiles:
         self._environment = environment
         self._log: FilteringBoundLogger = environment.log
         self._unsynced: set[str] = set()
-        """Relays whose names are not known to be on disk: the sync that should have put them there failed."""
+        """Names that may be there in memory and not on disk, or the reverse: the sync behind their change failed."""
 
     async def open(self, name: str, synced: SyncedEnd | None) -> Opened:
         """Opens a relay and takes its lock. Raises NotFoundError, UnavailableError, OSError."""
@@ -60,13 +60,12 @@ class RelayFiles:
         try:
             relay = self._relays.directory(name)
         except FileNotFoundError:
+            self._sync_name(name)
             message = f"there is no relay `{name}`; `relayd open --create {name}` makes it, `relayd relays` lists all"
             raise NotFoundError(message, NameDetail("relay", name)) from None
         try:
             _lock(relay, name)
-            if name in self._unsynced:
-                self._relays.sync()
-                self._unsynced.discard(name)
+            self._sync_name(name)
             return open_relay(
                 relay,
                 name,
@@ -79,6 +78,12 @@ class RelayFiles:
         except BaseException:
             relay.close()
             raise
+
+    def _sync_name(self, name: str) -> None:
+        """Nothing is told by way of a name, or of its absence, before that is on disk. Raises OSError."""
+        if name in self._unsynced:
+            self._relays.sync()
+            self._unsynced.discard(name)
 
     def _watermark_failed(self, name: str) -> Callable[[OSError], None]:
         return lambda error: self._log.warning("watermark_failed", relay=name, error=str(error))
@@ -120,12 +125,15 @@ class RelayFiles:
 
     def _remove(self, name: str, store: bytes) -> None:
         """The caller has seen the store in the open relay, or the relay does not open: then any store is believed."""
+        self._unsynced.add(name)
         try:
             remove_relay(self._relays, name, store)
         except FileNotFoundError:
+            self._sync_name(name)
             message = f"there is no relay `{name}`, so nothing was deleted"
             raise NotFoundError(message, NameDetail("relay", name)) from None
         self._prove_state()
+        self._unsynced.discard(name)
 
     async def free(self, name: str, store: bytes) -> None:
         """Gives the room of a removed relay back. Raises OSError."""

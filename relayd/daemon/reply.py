@@ -13,6 +13,8 @@ class Answering(Protocol):
     waiting: int
     reads: int
     worker: str | None
+    given_up: bool
+    """It closes when what does not wait is answered."""
 
     def at_end(self, owner: object, call: Callable[[], None]) -> None:
         """Calls `call` when the connection ends; once for each owner."""
@@ -77,8 +79,13 @@ class Reply:
         self.answer(to_wire(error, self.id))
 
     def wait(self, take_back: Callable[[], None]) -> None:
-        """From now on it waits. Raises OverloadedError where too many of its connection do."""
+        """From now on it waits.
+
+        Raises OverloadedError where too many of its connection do, RequestCancelledError where that is given up.
+        """
         connection = self.connection
+        if connection.given_up:
+            raise RequestCancelledError("the connection is being closed, so nothing waits on it; connect and ask again")
         if self._take_back is None:
             if connection.waiting >= connection.waiting_max:
                 message = (

@@ -12,13 +12,14 @@ from structlog.typing import FilteringBoundLogger
 
 from relayd.daemon.environment import Environment
 from relayd.daemon.memory import RelayMemory
-from relayd.journal.collection import collectable, evictable, unlink_segments
+from relayd.journal.collection import collectable, evictable, sync_watermark, unlink_segments
 from relayd.journal.groups import GroupDamageError
 from relayd.journal.names import SegmentKind
 from relayd.journal.pages import Replan
 from relayd.journal.sealed import SealedError
 from relayd.journal.sealer import install_sealed, prepare_sealed
 from relayd.journal.storage import Directory
+from relayd.journal.watermark import Watermark
 from relayd.protocol.cursor import GENESIS, Cursor
 from relayd.protocol.errors import RelaydError
 from relayd.protocol.event import RecordError
@@ -63,6 +64,7 @@ class Upkeep:
         self._environment = environment
         self._relay: Directory = opened.relay
         self._journal: Directory = opened.journal
+        self._writer = opened.writer
         self._log = log
         self._generations = opened.generations
         self._events = opened.unsnapshotted_events
@@ -227,6 +229,9 @@ class Upkeep:
     async def _unlink_going(self) -> None:
         if self._going:
             async with self._owner.lane:
+                writer = self._writer
+                assert writer is not None, "a relay without room is not kept up"
+                await self._environment.files.run(sync_watermark, self._relay, Watermark(*writer.synced_end))
                 await self._environment.files.run(unlink_segments, self._journal, self._going)
             self._going = []
 

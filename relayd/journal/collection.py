@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from relayd.journal.catalogue import Segment, View
-from relayd.journal.names import SegmentKind
+from relayd.journal.names import WATERMARK, SegmentKind
 from relayd.journal.storage import Directory
+from relayd.journal.watermark import Watermark, encode_watermark
 
 
 def newest_with_records(view: View) -> Segment | None:
@@ -40,6 +41,18 @@ def evictable(view: View, bytes_max: int) -> int | None:
         over -= segment.size
         through = segment.last
     return through
+
+
+def sync_watermark(relay: Directory, watermark: Watermark) -> None:
+    """Brings the watermark to the disk before files go, so that what is there names none of them.
+
+    Where a power cut finds active.log without a name, in the middle of a rotation, a watermark that names no file that
+    is there would be taken for that of a lost one. It is written again first: where an earlier sync of it failed, a
+    second one alone would succeed and write nothing. Raises OSError.
+    """
+    with contextlib.suppress(FileNotFoundError), contextlib.closing(relay.open(WATERMARK, "update")) as file:
+        file.write((encode_watermark(watermark),), 0)
+        file.sync()
 
 
 def unlink_segments(journal: Directory, names: Iterable[str]) -> None:

@@ -7,7 +7,7 @@
     32      4     CRC-32 of bytes 0 to 31
     36      4     zero
 
-It is written after each sync and never synced itself, so it may be behind, or gone; it is never ahead.
+It is written after each sync and not synced then, so it may be behind, or gone; it is never ahead.
 """
 
 import struct

@@ -164,8 +164,9 @@ class Writer:
             raise SyncFailedError(error, self.synced_end) from error
         self._end = offset + GROUP_HEADER_BYTES + len(payload)
         self._next = batch.first + batch.count
-        self._mark()
+        # The watermark comes last: it may say nothing that the file now under its path does not hold.
         self._prove_place(WriteFailedError)
+        self._mark()
         self._alive = True
         return Written(self._first, offset, self._end)
 

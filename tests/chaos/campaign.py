@@ -47,7 +47,7 @@ SHARES = (
     Share("at_rest", 7),
     Share("soak", 6),
     Share("environment", 5),
-    Share("mutations", 9),
+    Share("mutations", 11),
 )
 """The longest first, so that the lanes end together."""
 

@@ -47,7 +47,7 @@ def test_records_may_come_in_one_buffer_or_many(bench):
         assert bench.active.read_bytes() == oracle.segment_of([FIRST])
 
 
-def test_a_commit_is_one_write_one_sync_then_the_watermark_then_the_proof_of_its_place(bench):
+def test_a_commit_is_one_write_one_sync_then_the_proof_of_its_place_then_the_watermark(bench):
     faults = Faults()
     writer = bench.writer(faults)
     writer.commit(batch(1, *FIRST))
@@ -56,14 +56,14 @@ def test_a_commit_is_one_write_one_sync_then_the_watermark_then_the_proof_of_its
     assert faults.names() == [
         "unlink idle",
         *group,
+        *place,
         "open update watermark",
         "open create watermark",
         "write watermark",
-        *place,
     ]
     faults.log.clear()
     writer.commit(batch(3, *SECOND))
-    assert faults.names() == [*group, "write watermark", *place]
+    assert faults.names() == [*group, *place, "write watermark"]
 
 
 def test_idle_is_gone_and_synced_before_the_first_write(bench):

@@ -21,7 +21,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class At:
-    """The `nth` call whose name is like `pattern`, counted from when the fault was planted; `forever`: it and all behind."""
+    """The `nth` call whose name is like `pattern`, since the fault was planted; `forever`: it and all behind."""
 
     pattern: str = "*"
     nth: int = 1

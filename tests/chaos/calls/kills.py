@@ -28,6 +28,7 @@ from chaos.history import read_relay
 from support.daemon import until
 
 SECOND_KILLS_MAX = 60
+LAST_CALL_SECONDS = 0.3
 
 
 def trial_of_serving(zygote: Zygote, at: At, second: int | None = None) -> str | None:
@@ -38,6 +39,8 @@ def trial_of_serving(zygote: Zygote, at: At, second: int | None = None) -> str |
         def act() -> None:
             clients.serve()
             until_quiet_or_killed(daemon)
+            # The last collection leaves no name by which it could be seen to be due.
+            daemon.supervisor.met.wait(LAST_CALL_SECONDS)
 
         return _trial(daemon, clients, act, second)
 
@@ -119,7 +122,16 @@ class Before:
         daemon.kill()
         assert not leftovers(daemon.state, rotated=True)
         records = {relay: read_relay(daemon.relay(relay)).records for relay in RELAYS}
-        kept = ("store", "latest", "acknowledged", "retained", "evicted", "consumers", "last_event_at", "execution_since")
+        kept = (
+            "store",
+            "latest",
+            "acknowledged",
+            "retained",
+            "evicted",
+            "consumers",
+            "last_event_at",
+            "execution_since",
+        )
         return records, {relay: {key: said[relay].get(key) for key in kept} for relay in RELAYS}
 
     def trial(self, at: At, second: int | None = None) -> str | None:
@@ -229,7 +241,7 @@ def trial_of_deleting(zygote: Zygote, at: At, second: int | None = None) -> str 
 
 
 def check_no_unfinished_relay(daemon: StoppingDaemon) -> None:
-    """What was being made or deleted is gone when it serves; a relay's own unfinished files, when that relay is open."""
+    """What was being made or deleted is gone when it serves; a relay's own unfinished files, when it is open."""
     found = [one.name for one in (daemon.state / "relays").iterdir() if one.name.startswith(".")]
     assert not found, f"left over: {found}"
 

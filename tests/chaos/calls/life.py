@@ -12,8 +12,9 @@ from chaos.history import check, read_relay
 from support.daemon import short_place, until
 
 TYPED = frozenset({
-    "append_failed", "write_failed", "relay_unavailable", "upkeep_failed", "watermark_failed", "probe_failed", "freeing_failed",
-    "closing_snapshot_failed", "storage_failed", "eviction_digest_unreadable", "accept_failed",
+    "append_failed", "write_failed", "relay_unavailable", "upkeep_failed", "watermark_failed", "probe_failed",
+    "freeing_failed", "closing_snapshot_failed", "storage_failed", "eviction_digest_unreadable", "accept_failed",
+    "listing_failed", "state_directory_unseen",
 })  # fmt: skip
 """What the log says of a disk that fails."""
 DESCRIPTORS_SECONDS = 3.0
@@ -49,7 +50,7 @@ def until_quiet_or_killed(daemon: StoppingDaemon, seconds: float = 5) -> None:
 
 
 def until_killed(daemon: StoppingDaemon, act: Callable[[], None]) -> bool:
-    """Does `act`, which the kill that was planted may end; whether it did. Nothing else may have gone wrong before it."""
+    """Does `act`, which the kill that was planted may end; whether it did. Nothing else may have gone wrong before."""
     try:
         act()
     except OSError:

@@ -1,8 +1,8 @@
 """What a stopped call does, and to which file, in words: `pwritev kept/journal/active.log`, `send client`.
 
 Files go by their path below `state/relays/`, else by their path below the daemon's place; an open file by the name it
-has now. The ordinals in a segment's name are written `RANGE` (one alone `ORDINAL`), a store id `STORE`, so that names are the
-same in each run. A call that has to do with neither, as the daemon's own wake-ups, is nothing to count.
+has now. The ordinals in a segment's name are written `RANGE` (one alone `ORDINAL`), a store id `STORE`, so that names
+are the same in each run. A call that has to do with neither, as the daemon's own wake-ups, is nothing to count.
 """
 
 import os
@@ -21,7 +21,11 @@ _WORDS = {
     "unlinkat": "unlink", "mkdirat": "mkdir", "pread64": "pread", "newfstatat": "stat", "fstat": "stat",
     "statx": "stat", "getdents64": "entries", "sendto": "send", "sendmsg": "send",
 }  # fmt: skip
-_VARYING = ((re.compile(r"[0-9]{20}-[0-9]{20}"), "RANGE"), (re.compile(r"\b[0-9a-f]{32}\b"), "STORE"), (re.compile(r"\b[0-9]{20}\b"), "ORDINAL"))
+_VARYING = (
+    (re.compile(r"[0-9]{20}-[0-9]{20}"), "RANGE"),
+    (re.compile(r"\b[0-9a-f]{32}\b"), "STORE"),
+    (re.compile(r"\b[0-9]{20}\b"), "ORDINAL"),
+)
 _BY_NUMBER = {number: name for name, number in NUMBERS.items()}
 _OF_DESCRIPTOR = frozenset({
     "write", "pwrite64", "writev", "pwritev", "pwritev2", "ftruncate", "fsync", "fdatasync", "pread64", "fstat",
@@ -100,7 +104,8 @@ class Names:
 
     def _link(self, tid: int, descriptor: int) -> str:
         try:
-            return os.readlink(f"/proc/{tid}/{'cwd' if descriptor == _AT_CURRENT else f'fd/{descriptor}'}")
+            name = "cwd" if descriptor == _AT_CURRENT else f"fd/{descriptor}"
+            return os.readlink(f"/proc/{tid}/{name}")  # noqa: PTH115 - asked at each call
         except OSError:
             # No such descriptor, or the process is gone.
             return ""

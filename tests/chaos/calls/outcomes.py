@@ -1,14 +1,15 @@
 """The outcome of each call's failure, as faults.md ("Disk errors") and journal.md have it: the first rule that fits.
 
 Names here have `R` for the relay. Two outcomes stand only where a name is that of calls for two purposes: a read for a
-reader, who is told, and one for work of relayd's own, of which nobody is; the sync of a directory likewise.
+reader, who is told, and one for work of relayd's own, of which nobody is; the sync of a directory likewise; a look at
+a relay for the list of them, and for its opening.
 """
 
 import errno
 import re
 from typing import NamedTuple
 
-from chaos.calls.errnos import Trial
+from chaos.calls.errnos import Trial, sort_of
 
 ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 DESCRIPTORS = frozenset({errno.EMFILE})
@@ -16,7 +17,12 @@ ANY = frozenset()
 
 ANSWERED, FULL, FAILED = frozenset({"answered"}), frozenset({"storage_full"}), frozenset({"storage_failed"})
 UNAVAILABLE, NOT_STARTED = frozenset({"unavailable"}), frozenset({"not started"})
+PASSING = ANSWERED | FULL | FAILED | UNAVAILABLE | frozenset({"overloaded"})
 TOLD_OR_NOBODY = ANSWERED | FAILED
+
+
+SHARED = frozenset({"stat", "entries", "pread", "open read", "open directory", "fsync"})
+"""Calls that several courses of work make on the same name."""
 
 
 class Rule(NamedTuple):
@@ -66,7 +72,7 @@ RULES = (
     Rule("open", r"(pwritev|fdatasync|fsync|mkdir|open create|rename) R/quarantine.*", ROOM, FULL),
     Rule("open", "fsync R", ROOM, FULL | UNAVAILABLE),
     Rule("open|make", r"fdatasync R/(journal/active\.log|acknowledged)", ANY, ANSWERED),
-    Rule("open", "(stat|open directory) R", ANY, ANSWERED),
+    Rule("open", "(stat|open directory) R", ANY, ANSWERED | UNAVAILABLE),
     Rule("open", "stat R/idle", ANY, ANSWERED),
     Rule("open", r"(open read|pread|stat) R/journal/RANGE\.log\.zst", ANY, TOLD_OR_NOBODY),
     Rule("open", r"(stat|entries) R(/.*)?", ANY, UNAVAILABLE | FAILED),
@@ -79,7 +85,12 @@ RULES = (
     Rule("make", ".* R(/.*)?", ANY, UNAVAILABLE),
     # Deleting: what follows the answer is done again at the next start
     Rule("delete", r"(rename R \.R\.STORE\.deleted|fsync state/relays)", ROOM, FULL),
-    Rule("delete", r"(rename R \.R\.STORE\.deleted|fsync state/relays|stat \.R\.STORE\.deleted|stat state/relays)", ANY, FAILED),
+    Rule(
+        "delete",
+        r"(rename R \.R\.STORE\.deleted|fsync state/relays|stat \.R\.STORE\.deleted|stat state/relays)",
+        ANY,
+        FAILED,
+    ),
     Rule("delete", ".*", ANY, ANSWERED),
 )
 
@@ -97,3 +108,20 @@ def expected(trial: Trial) -> frozenset[str]:
         if fits and (not rule.errnos or trial.errno in rule.errnos):
             return rule.outcomes
     raise AssertionError(f"no rule for {trial}: {name}")
+
+
+def judge(trial: Trial, seen: frozenset[str] | None) -> None:
+    """Asserts the outcome of a failure.
+
+    One that goes on may lead from one to the next: from a group to its opening. The rules are for the first call of a
+    name: a later one that looks, or syncs a directory, may do so for other work.
+    """
+    if seen is not None:
+        may = expected(trial)
+        if trial.at.forever:
+            may |= PASSING
+        elif trial.at.nth > 1 and sort_of(trial.at.pattern) in SHARED:
+            may |= TOLD_OR_NOBODY | UNAVAILABLE
+        if trial.course == "open" and (trial.at.forever or trial.at.nth > 1):
+            may |= NOT_STARTED if re.fullmatch(r".* (state|state/\w+|s)", trial.at.pattern) else frozenset()
+        assert seen <= may, f"{trial}: {', '.join(sorted(seen - may))}, not {' or '.join(sorted(may))}"

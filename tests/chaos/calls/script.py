@@ -65,7 +65,7 @@ class Steps(load.Client):
 
 class Producer(Steps, load.Producer):
     def record(self, batches: int = 1) -> None:
-        """New batches, sent with one write each and no answer between; with `batches` 0, what was not answered before."""
+        """New batches, sent with one write and no answer between; with `batches` 0, what was not answered before."""
         for _ in range(batches):
             self._unanswered.append(self._batch())
         batches_now, wire = list(self._unanswered), self.wire
@@ -85,7 +85,10 @@ class Producer(Steps, load.Producer):
             return
         last = max(self.said.sent)
         for first in range(1, last + 1, 50):
-            events = [["work", [self.name, number, self.said.sent[number]]] for number in range(first, min(last, first + 49) + 1)]
+            events = [
+                ["work", [self.name, number, self.said.sent[number]]]
+                for number in range(first, min(last, first + 49) + 1)
+            ]
             response = self.wire.call("record", relay=self.relay, events=events, producer=self.name, sequence=first)
             if response["re"] == "error":
                 self.refused(response)
@@ -182,7 +185,7 @@ class Script:
                 raise RefusedError(response)
 
     def serve(self, rounds: int = ROUNDS) -> None:
-        """The whole life: appending, following, acknowledging; rotation, sealing, snapshots, collection follow from it."""
+        """The whole life: appending, following, acknowledging; rotation, sealing, snapshots, collection follow."""
         for step in self.steps(rounds):
             step()
 
@@ -232,7 +235,7 @@ def quiet(state: Path, seconds: float = 5) -> None:
 
 
 def leftovers(state: Path, *, rotated: bool = False) -> list[str]:
-    """Names that no quiet relay has: unfinished files and relays, deleted relays, with `rotated` what is to be sealed."""
+    """Names that no quiet relay has: unfinished files and relays, deleted ones, with `rotated` what is to be sealed."""
     found = []
     for folder, folders, files in os.walk(state):
         found += [name for name in folders if name.startswith(".")]

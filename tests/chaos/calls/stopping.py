@@ -1,8 +1,8 @@
 """A real daemon that stops at its calls, started by the zygote: Daemon of tests/support, with faults.
 
-    with zygote() as zygote, short_place() as place:
-        daemon = StoppingDaemon(zygote, place, segment_bytes=4096)
-        daemon.start(Kill(At("fdatasync *", 3)))
+with zygote() as zygote, short_place() as place:
+    daemon = StoppingDaemon(zygote, place, segment_bytes=4096)
+    daemon.start(Kill(At("fdatasync *", 3)))
 """
 
 import contextlib
@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -121,7 +120,9 @@ class Copy:
 class StoppingDaemon(Daemon):
     """`supervisor` decides the calls of the one that runs; None where it was told to stop at none."""
 
-    def __init__(self, zygote: Zygote, place: Path, *, reads: bool = False, cold: bool = False, **settings: object) -> None:
+    def __init__(
+        self, zygote: Zygote, place: Path, *, reads: bool = False, cold: bool = False, **settings: object
+    ) -> None:
         super().__init__(place, **settings)
         self.supervisor: Supervisor | None = None
         self.zygote = zygote
@@ -140,23 +141,16 @@ class StoppingDaemon(Daemon):
         self._faults = faults
         self.begin()
 
-    def begin(self) -> Copy:
-        flags = [text for name, value in self.settings.items() for text in ("--" + name.replace("_", "-"), str(value))]
-        self.log, self._serving = [], threading.Event()
-        began = time.monotonic()
-        self.process = self._copy(["serve", *flags])
-        arguments = (self.process, self.log, self._serving, began)
-        self._reader = threading.Thread(target=self._read, args=arguments, daemon=True)
-        self._reader.start()
-        return self.process
-
-    def _copy(self, arguments: list[str]) -> Copy:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("RELAYD_")}
+    def spawn(self, flags: list[str], environment: dict[str, str]) -> Copy:
         stops = self._faults is not None
         calls = (notify.EVERY if self._reads else notify.CHANGING) if stops else ()
         request = {
-            "arguments": arguments, "environment": environment, "calls": calls, "reads": self._reads, "cold": self._cold,
-        }  # fmt: skip
+            "arguments": ["serve", *flags],
+            "environment": environment,
+            "calls": calls,
+            "reads": self._reads,
+            "cold": self._cold,
+        }
         errors, errors_end = os.pipe()
         control, control_end = os.pipe()
         go_end, go = os.pipe()

@@ -137,7 +137,7 @@ class Supervisor:
         if named.descriptor is None or named.word == "send":
             return None
         try:
-            return os.stat(f"/proc/{call.tid}/fd/{named.descriptor}").st_ino
+            return os.stat(f"/proc/{call.tid}/fd/{named.descriptor}").st_ino  # noqa: PTH116 - asked at each call
         except OSError:
             return None
 

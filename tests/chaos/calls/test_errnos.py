@@ -5,10 +5,10 @@ Each test tries some of the calls of one course of things, with the errnos that 
 
 import pytest
 from chaos.calls.errnos import calls_of, trials_of, try_it
-from chaos.calls.outcomes import expected
+from chaos.calls.outcomes import judge
 from chaos.calls.tries import each
 
-SAMPLES = {"serve": 12, "open": 12, "make": 6, "delete": 4, "stop": 3}
+SAMPLES = {"serve": 11, "open": 11, "make": 5, "delete": 4, "stop": 2}
 
 
 @pytest.mark.parametrize("course", SAMPLES)
@@ -18,5 +18,5 @@ def test_a_call_that_fails_has_the_one_outcome_of_its_rule_and_service_comes_bac
     chosen = trials[3 :: len(trials) // SAMPLES[course]]
     outcomes = each(lambda trial: try_it(zygote, trial), chosen)
     for trial, outcome in zip(chosen, outcomes, strict=True):
-        assert outcome in expected(trial) | {None}, f"{trial}: {outcome}"
+        judge(trial, outcome)
     assert sum(outcome is not None for outcome in outcomes) > 0.7 * len(chosen), "few of the calls came again"

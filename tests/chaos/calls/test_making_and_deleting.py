@@ -15,7 +15,9 @@ def test_killed_at_every_call_the_relay_is_there_whole_or_not_there(zygote, cour
     killed_at = []
     for first in itertools.count(1, SIDE_BY_SIDE):
         numbers = range(first, first + SIDE_BY_SIDE)
-        killed_at += each(lambda nth: trial(zygote, At(nth=nth), second_kill(nth) % 4 + 1 if nth % 2 else None), numbers)
+        killed_at += each(
+            lambda nth: trial(zygote, At(nth=nth), second_kill(nth) % 4 + 1 if nth % 2 else None), numbers
+        )
         if None in killed_at:
             break
     names = killed_at[: killed_at.index(None)]

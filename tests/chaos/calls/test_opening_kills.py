@@ -5,7 +5,7 @@ from chaos.calls.faults import At
 from chaos.calls.kills import BEFORE, Before, second_kill
 from chaos.calls.tries import each
 
-STRIDE = 9
+STRIDE = 12
 
 
 @pytest.mark.parametrize("what", BEFORE)

@@ -1,6 +1,4 @@
-"""EIO on read (faults.md): while opening, the open fails with the error and the file is untouched; while serving, that
-reader gets the error, and others go on.
-"""
+"""EIO on read (faults.md), while opening and while serving."""
 
 import errno
 

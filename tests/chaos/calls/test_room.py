@@ -89,7 +89,7 @@ def test_without_room_for_a_snapshot_or_a_seal_nobody_is_told_and_it_is_tried_ag
 @pytest.mark.parametrize("number", NO_ROOM)
 def test_without_room_for_the_quarantine_reads_are_served_and_the_torn_bytes_are_set_aside_later(zygote, number):
     with life(zygote) as (daemon, clients):
-        begin(daemon, clients, Short(At("pwritev kept/journal/active.log", 3), 70, kill=True))
+        begin(daemon, clients, Short(At("pwritev kept/journal/active.log", 3), 65, kill=True))
         assert until_killed(daemon, lambda: clients.serve(2))
         clients.leave()
         daemon.start(*full(number, "pwritev kept/quarantine/*"))
@@ -101,7 +101,7 @@ def test_without_room_for_the_quarantine_reads_are_served_and_the_torn_bytes_are
         assert len(list(quarantine.iterdir())) <= 1
         daemon.supervisor.mend()
         until(lambda: clients.attempt(clients.producers[0].again), RESUMES_SECONDS, "recording does not resume")
-        assert [one.stat().st_size for one in quarantine.iterdir()] == [70]
+        assert [one.stat().st_size for one in quarantine.iterdir()] == [65]
         conclude(daemon, clients)
 
 

@@ -109,7 +109,9 @@ def test_while_a_sync_is_slow_the_queue_is_bounded_and_beyond_it_recording_is_ov
         "unlink kept/idle",
     ],
 )
-def test_eio_at_rename_unlink_or_directory_sync_of_appending_is_storage_failed_and_nothing_is_answered_by_it(zygote, name):
+def test_eio_at_rename_unlink_or_directory_sync_of_appending_is_storage_failed_and_nothing_is_answered_by_it(
+    zygote, name
+):
     with life(zygote) as (daemon, clients):
         begin(daemon, clients, Fail(At(name), errno.EIO))
         for step in clients.steps():

@@ -46,10 +46,10 @@ def main() -> None:
 
 def _import_daemon() -> None:
     """Everything that `serve` imports when it is needed."""
-    import relayd.cli.commands  # noqa: F401, PLC0415 - a copy of this process begins with it
-    import relayd.cli.main  # noqa: F401, PLC0415
-    import relayd.cli.run  # noqa: F401, PLC0415
-    import relayd.cli.serve  # noqa: F401, PLC0415
+    import relayd.cli.commands  # noqa: PLC0415 - a copy of this process begins with it
+    import relayd.cli.main  # noqa: PLC0415
+    import relayd.cli.run  # noqa: PLC0415
+    import relayd.cli.serve  # noqa: PLC0415
     import relayd.daemon.service  # noqa: F401, PLC0415
 
     gc.collect()

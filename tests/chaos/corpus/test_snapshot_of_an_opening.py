@@ -37,4 +37,3 @@ def test_the_snapshot_of_an_opening_that_failed_is_said_and_tried_again(failing)
                 assert not (place / "relays/a/snapshot.new").exists()
 
     run_virtually(main)
-

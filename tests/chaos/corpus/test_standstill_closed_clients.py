@@ -27,12 +27,12 @@ def test_what_came_while_the_daemon_stood_still_came_in_time(what, cut):
             async with inside(place) as daemon:
                 client = daemon.connect_silent() if what == "hello" else await daemon.connect()
                 sent = HELLO if what == "hello" else RELAYS
-                client.stream.feed(sent[: cut])
+                client.stream.feed(sent[:cut])
                 await trio.testing.wait_all_tasks_blocked()
                 clock.jump(60)
                 for _ in range(20):
                     await trio.lowlevel.checkpoint()
-                client.stream.feed(sent[cut :])
+                client.stream.feed(sent[cut:])
                 answer = await client.answer(1 if what == "hello" else 2)
                 assert answer["re"] == ("welcome" if what == "hello" else "relays")
 

@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Container
 from pathlib import Path
 
 from chaos.history import Checked, Said, Sent, check, read_relay
@@ -81,11 +82,14 @@ class Account:
         self._asked[request] = first
         return request
 
-    def read(self, wire: Wire) -> int:
-        """Reads on from where it stands to the latest; how many events came."""
+    def read(self, wire: Wire, refused: Container[str] = ()) -> int:
+        """Reads on from where it stands to the latest, or until one of `refused` is met; how many events came."""
         before = self._cursor[0]
         while True:
-            page = wire.done("attach", relay=self.relay, after=self._cursor)
+            page = wire.call("attach", relay=self.relay, after=self._cursor)
+            if page["re"] == "error":
+                assert page["code"] in refused, page
+                return self._cursor[0] - before
             for stored in records(page["records"]):
                 assert stored.ordinal == self._cursor[0] + 1, "a page without a hole"
                 self._cursor = stored.cursor

@@ -24,7 +24,11 @@ def _ours() -> Path | None:
     return None
 
 
-needs_cgroup = pytest.mark.skipif(_ours() is None, reason="limits memory: needs root and cgroup version 1's memory")
+def limits_memory() -> bool:
+    return _ours() is not None
+
+
+needs_cgroup = pytest.mark.skipif(not limits_memory(), reason="limits memory: needs root and cgroup version 1's memory")
 
 
 class MemoryLimit:
@@ -34,9 +38,13 @@ class MemoryLimit:
         self._path = path
 
     def hold(self, daemon: Daemon) -> Daemon:
-        enter = f'echo $$ >"{self._path}/cgroup.procs" && exec "$@"'
-        daemon.prefix = ["sh", "-c", enter, "sh", *daemon.prefix]
+        daemon.prefix = [*self.enter, *daemon.prefix]
         return daemon
+
+    @property
+    def enter(self) -> list[str]:
+        """What a command is to be prefixed with."""
+        return ["sh", "-c", f'echo $$ >"{self._path}/cgroup.procs" && exec "$@"', "sh"]
 
     def set(self, size: int) -> None:
         (self._path / "memory.limit_in_bytes").write_text(str(size))

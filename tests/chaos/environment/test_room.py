@@ -4,11 +4,10 @@
 of a kind.
 """
 
-import time
-
 import pytest
 from chaos.environment.account import Account, settle, trouble
 from chaos.environment.mounts import KIB, needs_root, tmpfs
+from chaos.environment.room import is_quiet, leftovers_by_kind, serves_readers, until_full
 from support.daemon import until
 
 pytestmark = needs_root
@@ -20,41 +19,6 @@ def mounted(place):
     """The state directory's own tmpfs, of 4 MiB."""
     with tmpfs(place / "state", "size=4m") as mount:
         yield mount
-
-
-def leftovers_by_kind(relay):
-    """Unfinished files, by what they are to become: at most one of each."""
-    names = [path.name for path in relay.rglob("*.new")]
-    kinds = ["sealed" if name.endswith(".zst.new") else name for name in names]
-    assert len(kinds) == len(set(kinds)), f"more than one unfinished file of a kind: {names}"
-    return kinds
-
-
-def until_full(wire, account, size):
-    """Records until there is no room, and says so each time it is tried again."""
-    for _ in range(5000):
-        if account.record(wire, size=size)["re"] == "error":
-            break
-    for _ in range(3):
-        refused = account.record(wire)
-        assert (refused["code"], refused["retryable"]) == ("storage_full", True)
-
-
-def serves_readers(wire, account):
-    """All that was answered is read; what is not answered as done is not."""
-    account.read(wire)
-    status = wire.done("status", relay=account.relay)
-    assert status["latest"][0] - 1 == account.answered
-    assert "room" in status["trouble"]
-    assert wire.done("open", relay=account.relay)["latest"] == status["latest"]
-    assert wire.done("relays")["relays"][0]["relay"] == account.relay
-
-
-def is_quiet(daemon):
-    """No busy loop while nothing can be done."""
-    cpu = daemon.cpu_seconds
-    time.sleep(0.3)
-    assert daemon.cpu_seconds - cpu < 0.15
 
 
 @pytest.mark.parametrize(("leave", "size"), [(0, 100), (4 * KIB, 30_000), (60 * KIB, 1000)])

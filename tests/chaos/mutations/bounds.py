@@ -99,7 +99,7 @@ BOUNDS = (
         old="        return self._unsent > CONGESTED_BYTES or self.reads >= READS_MAX",
         new="        return False",
         protects="A connection that does not take its answers is read no further.",
-        tests=("tests/daemon/test_bounds.py::test_a_reader_that_never_reads_costs_no_memory_and_nobody_else",),
+        tests=("tests/daemon/test_bounds.py::test_live_events_are_not_kept_for_a_reader_that_does_not_read",),
     ),
     Mutation(
         name="pages_together",

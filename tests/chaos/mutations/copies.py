@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from chaos.mutations.mutation import Mutation
 
@@ -24,12 +23,8 @@ TESTS_FAILED = 1
 """pytest's exit status where tests ran and some failed; every other one but 0 is trouble of another kind."""
 
 
-class Ran(NamedTuple):
-    """How a run of tests ended: `failed` is the first test that did; None where all passed."""
-
-    failed: str | None
-    passed: bool
-    output: str
+class NotRunError(Exception):
+    """Tests did not run to an end, which says nothing of what they test."""
 
 
 class Copy:
@@ -54,23 +49,12 @@ class Copy:
         said = found.stdout.strip() or "none at all"
         assert said.startswith(f"{self.place}/"), f"tests would import another relayd: {said}"
 
-    def run(self, tests: tuple[str, ...], seconds: float) -> Ran:
-        """Runs tests up to the first that fails; one that is not done in time has failed."""
+    def failure(self, tests: tuple[str, ...], seconds: float) -> str | None:
+        """Runs tests up to the first that fails, which is given; None where all pass. Raises NotRunError."""
         self.prove_imported()
-        chosen = [
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--timeout",
-            str(TEST_SECONDS_MAX),
-            "--basetemp",
-            "t",
-            "--tb=short",
-        ]
-        command = [sys.executable, "-m", "pytest", *chosen, *tests]
+        chosen = ["-x", "-q", "-p", "no:cacheprovider", f"--timeout={TEST_SECONDS_MAX}", "--basetemp=t", "--tb=short"]
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "pytest", *chosen, *tests],
             cwd=self.place,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
@@ -82,15 +66,17 @@ class Copy:
         try:
             output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            return Ran(f"none of {' '.join(tests)} ended in {seconds:.0f} s", passed=False, output="")
+            raise NotRunError(f"{' '.join(tests)} did not end in {seconds:.0f} s") from None
         finally:
-            # Daemons that a test started and could not end, the daemons of a test that hangs too.
+            # Also what a test started and could not end.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if process.returncode == TESTS_FAILED:
-            return Ran(_first_failure(output), passed=False, output=output)
-        return Ran(None, passed=process.returncode == 0, output=output)
+            return _first_failure(output)
+        if process.returncode != 0:
+            raise NotRunError(f"pytest ended with {process.returncode}: {output[-2000:]}")
+        return None
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "RELAYD", "COV"))}

@@ -143,7 +143,7 @@ DIRECTORY_SYNCS = (
         old="        os.fsync(self._descriptor)\n",
         new="        pass\n",
         protects="The system call behind every sync of a directory.",
-        tests=("tests/chaos/power/test_cuts.py",),
+        tests=("tests/chaos/mutations/test_missed.py::test_the_name_of_relays_is_on_disk_before_anything_is_answered",),
     ),
     Mutation(
         name="unsynced_relay_answered",

@@ -144,7 +144,7 @@ FILE_SYNCS = (
         old="        os.fdatasync(self._descriptor)\n",
         new="        pass\n",
         protects="The system call behind every sync of a file.",
-        tests=("tests/chaos/power/test_cuts.py::test_power_cuts_at_random_moments_under_load_lose_nothing_answered",),
+        tests=("tests/chaos/mutations/test_missed.py::test_the_sync_of_a_file_is_the_systems_and_so_is_its_failure",),
     ),
     Mutation(
         name="salvage_lost_event_not_synced",

@@ -59,6 +59,19 @@ def test_the_name_of_relays_is_on_disk_before_anything_is_answered(tmp_path, cal
         calls.clear()
 
 
+def test_the_sync_of_a_file_is_the_systems_and_so_is_its_failure(tmp_path, monkeypatch):
+    with contextlib.closing(open_state_directory(str(tmp_path))) as directory:
+        file = directory.open("a", "create")
+
+        def fail(_: int) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        monkeypatch.setattr(os, "fdatasync", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            file.sync()
+        file.close()
+
+
 def salvage_calls(place: Path) -> list[str]:
     """Of a salvage that gives up what is behind a damaged record, which its snapshot does not know."""
     files = RelayFiles(place / "state")
@@ -159,5 +172,27 @@ def test_what_an_eviction_drops_is_served_until_the_eviction_is_synced(place):
             await wait_all_tasks_blocked()
             page = await client.done("attach", relay="a", after="earliest")
             assert page["gap"]["first"] == 1
+
+    run_virtually(scenario)
+
+
+def test_an_opening_whose_own_sync_failed_is_remembered_by_the_next_one(place):
+    """Nothing of the first opening is left but what its refusal says, and its file is not synced a second time."""
+
+    async def scenario() -> None:
+        async with inside(place) as daemon:
+            client = await daemon.relay()
+            await client.answer(record(client, 1))
+        (place / "relays/a/watermark").unlink()
+        faults = Faults(Fail(1, forever=True), named("sync active.log", "sync active.log.new"))
+        async with inside(place, faults=faults) as daemon:
+            client = await daemon.connect()
+            assert (await client.refusal("status", relay="a"))[0] == "unavailable"
+            assert faults.names().count("sync active.log") == 1
+            faults.plan = None
+            await trio.sleep(2)
+            assert (await client.answer(record(client, 2)))["first"] == 3
+            calls = faults.names()
+            assert "sync active.log" not in calls[calls.index("sync active.log") + 1 : replacing(calls)]
 
     run_virtually(scenario)

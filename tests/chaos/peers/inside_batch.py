@@ -2,43 +2,28 @@
 
 import contextlib
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import trio
 from chaos.history import read_relay
-from chaos.peers.model import Model, WrongAnswerError, expect, outcome
-from chaos.peers.rules import CODES, Refused, Request, judge
+from chaos.peers.answers import WrongAnswerError, check_shape, expect, outcome
+from chaos.peers.model import Model
+from chaos.peers.rules import Refused, Request, judge
 from support.faults import Faults
 from support.inside import Client, Inside, inside
 from support.wire import frame
 
 FRAME_BYTES_MAX = 8 << 20
 SETTINGS = {"segment_bytes": 64 << 20, "idle_relay": 86_400}
-LIMITS = {"frame_bytes", "page_bytes", "event_bytes", "command_bytes", "in_flight", "in_flight_bytes"}
-SHAPES = {
-    "welcome": {"version", "daemon", "limits"}, "relays": {"relays"}, "done": set(), "recorded": set(),
-    "opened": {"relay", "store", "latest", "created"}, "acknowledged": {"through", "retained"},
-    "page": {"records", "count", "through", "latest", "verified"},
-    "status": {
-        "relay", "store", "execution", "execution_since", "latest", "acknowledged", "retained", "evicted", "readers",
-        "consumers", "last_event_at", "disk_bytes", "journal_bytes", "retention",
-    },
-    "error": {"code", "message", "retryable"},
-}  # fmt: skip
-"""What each response has at least."""
-DETAILS = {
-    "invalid_request": {"field", "expected"}, "incompatible_protocol": {"supported"}, "not_found": {"what", "name"},
-    "already_exists": {"what", "name", "differs"}, "desynchronized": {"reason", "requested", "earliest", "latest"},
-    "too_large": {"limit_bytes", "size_bytes"}, "overloaded": {"bound"},
-}  # fmt: skip
 
 
 class NoSync(Faults):
     """A storage that syncs nothing and keeps no log: nobody cuts the power here, and there are a million frames."""
 
-    def make(self, name, target, effect):
+    def make(self, name, target, effect):  # noqa: ARG002 - the seam's own
         return None if name == "sync" else effect()
 
 
@@ -61,22 +46,6 @@ def cut_stream(stream: bytes) -> Cut:
         frames.append(stream[at + 4 : at + 4 + length])
         at += 4 + length
     return Cut(frames, None)
-
-
-def check_shape(answer: dict) -> None:
-    """An answer is one that protocol.md and errors.md know, and says little again of what was sent."""
-    if not SHAPES[answer["re"]] <= answer.keys():
-        raise WrongAnswerError(f"an answer without its fields: {answer}")
-    if answer["re"] == "welcome" and answer["limits"].keys() < LIMITS:
-        raise WrongAnswerError(f"limits are missing: {answer}")
-    if answer["re"] != "error":
-        return
-    code = answer["code"]
-    if code == "internal" or CODES[code] != answer["retryable"] or not 10 < len(answer["message"]) < 4096:
-        raise WrongAnswerError(f"no such refusal: {answer}")
-    detail = answer.get("detail")
-    if detail is not None and not DETAILS.get(code, set()) <= detail.keys():
-        raise WrongAnswerError(f"a refusal without its facts: {answer}")
 
 
 class Hostile:
@@ -112,7 +81,7 @@ class Hostile:
             self.counts[outcome(answer)] = self.counts.get(outcome(answer), 0) + 1
         cancels = {one.fields["request"] for one in judged if isinstance(one, Request) and one.op == "cancel_request"}
         self.model.begin(cancels=cancels, framing_lost=cut.lost is not None)
-        for one, content, answer in zip(judged, cut.frames, _matched(cut, judged, answers), strict=True):
+        for one, content, answer in zip(judged, cut.frames, matched_answers(cut, judged, answers), strict=True):
             if isinstance(one, Refused):
                 self.model.refused(answer)
             elif answer["id"] == 0:
@@ -145,10 +114,7 @@ class Hostile:
         self.model.end()
 
     async def everything_is_as_it_was_recorded(self) -> int:
-        """Reads every relay from its beginning, over the wire and in its files: each event byte for byte, and none more.
-
-        Gives how many those were.
-        """
+        """Reads every relay over the wire and in its files: each event byte for byte, and none more; gives how many."""
         trouble = [line for line in self.daemon.logged if line["level"] not in ("debug", "info")]
         assert not trouble, trouble
         reader, count = await self.daemon.connect(), 0
@@ -164,7 +130,7 @@ class Hostile:
         return count
 
 
-def _matched(cut: Cut, judged: list[Request | Refused], answers: list[dict]) -> Iterator[dict]:
+def matched_answers(cut: Cut, judged: list[Request | Refused], answers: list[dict]) -> Iterator[dict]:
     """The answer of each frame. One under an id that was in flight may have been refused, under id 0."""
     by_id: dict[int, list[dict]] = {}
     for answer in answers:
@@ -172,11 +138,13 @@ def _matched(cut: Cut, judged: list[Request | Refused], answers: list[dict]) -> 
     nobody = by_id.pop(0, [])
     found: list[dict] = []
     seen: set[int] = set()
+    left_of_id = Counter(one.id for one in judged)
     for one in judged:
-        own = by_id.get(one.id)
-        if own:
+        own, far = by_id.get(one.id), isinstance(one, Refused) and one.far
+        left_of_id[one.id] -= 1
+        if own and not (far and len(own) <= left_of_id[one.id]):
             found.append(own.pop(0))
-        elif one.id == 0 or one.id in seen or (isinstance(one, Refused) and one.far):
+        elif one.id == 0 or one.id in seen or far:
             if not nobody:
                 raise WrongAnswerError(f"{one} was not answered")
             found.append(nobody.pop(0))

@@ -7,38 +7,13 @@ data or by being taken back), each outcome that it allows is taken, and no other
 from collections.abc import Callable
 from random import Random
 
+from chaos.peers.answers import expect, outcome, wrong
 from chaos.peers.packing import data_of_events
 from chaos.peers.relay_model import GENESIS, RelayModel
 from chaos.peers.rules import Request
 from support.wire import records
 
 CONSUMERS_MAX = 64
-
-
-class WrongAnswerError(AssertionError):
-    """An answer that protocol.md does not allow."""
-
-
-def wrong(expected: object, answer: dict) -> WrongAnswerError:
-    return WrongAnswerError(f"{expected} was expected, and the answer was {_short(answer)}")
-
-
-def _short(answer: dict) -> str:
-    text = str(answer)
-    return text if len(text) < 600 else text[:600] + " …"
-
-
-def outcome(answer: dict) -> str:
-    """The code of a refusal, else the response's type."""
-    return answer["code"] if answer["re"] == "error" else answer["re"]
-
-
-def expect(answer: dict, *allowed: str) -> str:
-    """The answer's outcome, where it is one of these."""
-    found = outcome(answer)
-    if found not in allowed:
-        raise wrong(" or ".join(allowed), answer)
-    return found
 
 
 class Model:
@@ -246,7 +221,9 @@ class Model:
                 if reason not in (("ahead", "digest_mismatch") if ahead else ("digest_mismatch",)):
                     raise wrong("a reason that is true", answer)
             return
-        if type(after) is list and (after[0] > relay.latest[0] or [*after, None][1] not in (None, relay.cursors[after[0]][1])):
+        if type(after) is list and (
+            after[0] > relay.latest[0] or [*after, None][1] not in (None, relay.cursors[after[0]][1])
+        ):
             raise wrong("no page", answer)
         shown = records(answer["records"])
         begin = shown[0].ordinal if shown else answer["through"][0] + 1
@@ -269,9 +246,7 @@ class Model:
         elif ordinal < own[0]:
             # It changes nothing, whether or not it is right.
             allowed = ("acknowledged",)
-        elif ordinal > relay.durable and known is None:
-            allowed = ("desynchronized",)
-        elif digest != known:
+        elif (ordinal > relay.durable and known is None) or digest != known:
             allowed = ("desynchronized",)
         elif consumer not in relay.consumers and len(relay.consumers) >= CONSUMERS_MAX:
             allowed = ("overloaded",)

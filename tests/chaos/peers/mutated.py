@@ -7,7 +7,6 @@ anew, so a frame that carries one has other bytes there.)
 """
 
 import argparse
-import gc
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -100,7 +99,6 @@ def run_epoch(
             found.append(FoundError(number, f"{type(error).__name__}: {error}"))
 
     run_virtually(main)
-    gc.collect()
     if found:
         raise found[0]
     return counts

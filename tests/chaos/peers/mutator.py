@@ -117,7 +117,9 @@ class Mutator:
         request[name] = self.random.choice(WRONG_CURSORS)
 
     def unknown_op(self, request: dict) -> None:
-        request["op"] = self.random.choice(("submit", "Record", "", "record ", "x" * 1000, 5, None, b"record", ["record"]))
+        request["op"] = self.random.choice(
+            ("submit", "Record", "", "record ", "x" * 1000, 5, None, b"record", ["record"])
+        )
 
     def other_op(self, request: dict) -> None:
         request["op"] = self.random.choice(OPERATIONS)
@@ -166,7 +168,9 @@ class Mutator:
     def nested(self, content: bytes) -> bytes:
         """One value is in arrays or maps, few to a hundred thousand."""
         begin, end = self._value(content)
-        depth = self.random.choice((1, 50, 61, 62, 63, 64, 65, 200, 1200, 100_000 if self.random.random() < 0.1 else 99))
+        depth = self.random.choice(
+            (1, 50, 61, 62, 63, 64, 65, 200, 1200, 100_000 if self.random.random() < 0.1 else 99)
+        )
         around = self.random.choice((b"\x91", b"\x81\xa1k", b"\xdc\x00\x01"))
         return content[:begin] + around * depth + content[begin:end] + content[end:]
 
@@ -178,7 +182,9 @@ class Mutator:
             found = heads(content)
         except BrokenError:
             return content
-        keys = [at for at, one in found if one.kind == "str" and content[one.content : one.end] in (b"id", b"relay", b"op")]
+        keys = [
+            at for at, one in found if one.kind == "str" and content[one.content : one.end] in (b"id", b"relay", b"op")
+        ]
         pair = content[keys[-1] if keys else 1 :][: self.random.choice((4, 8, 12))] + b"\xc0"
         said = content[0] + (self.random.random() < 0.8)
         return bytes([said]) + content[1:] + pair
@@ -210,9 +216,11 @@ class Mutator:
         return content[:end] + content[begin:end] + content[end:]
 
     def no_map(self, content: bytes) -> bytes:
-        return self.random.choice((b"\xc0", b"\x90", b"\x05", b"\xa5hello", b"\x91" + content, content[1:] or b"\x80", b"\x80"))
+        return self.random.choice(
+            (b"\xc0", b"\x90", b"\x05", b"\xa5hello", b"\x91" + content, content[1:] or b"\x80", b"\x80")
+        )
 
-    def wire_of_another(self, content: bytes) -> bytes:
+    def wire_of_another(self, content: bytes) -> bytes:  # noqa: ARG002 - it takes the frame's place
         return self.random.choice((HTTP, TLS, b'{"op": "relays", "id": 5}', bytes(40), b"\xff" * 40))
 
     def _value(self, content: bytes) -> tuple[int, int]:
@@ -231,7 +239,9 @@ class Mutator:
         return bytes(4) + self.frame()
 
     def over_the_limit(self) -> bytes:
-        length = self.random.choice((FRAME_BYTES_MAX + 1, 2**31 - 1, 2**31, 2**32 - 1, 0x01000000, FRAME_BYTES_MAX << 1))
+        length = self.random.choice(
+            (FRAME_BYTES_MAX + 1, 2**31 - 1, 2**31, 2**32 - 1, 0x01000000, FRAME_BYTES_MAX << 1)
+        )
         return struct.pack(">I", length) + self.frame()
 
     def length_short(self) -> bytes:
@@ -242,7 +252,9 @@ class Mutator:
     def length_long(self) -> bytes:
         """The next frame's beginning is taken for this one's end."""
         content = self.content()
-        return struct.pack(">I", len(content) + self.random.choice((1, 2, 4, 9))) + content + self.frame() + self.frame()
+        return (
+            struct.pack(">I", len(content) + self.random.choice((1, 2, 4, 9))) + content + self.frame() + self.frame()
+        )
 
     def half_a_frame(self) -> bytes:
         frame = self.frame()

@@ -96,8 +96,9 @@ def members(data: bytes, at: int) -> Iterator[tuple[int, int]]:
 
 
 def readable_id(frame: bytes) -> tuple[int, bool]:
-    """The id of a frame that is refused: its first `id`, read from the left, 0 where none can be read; and whether
-    it stands so far into the frame that it may be left unread.
+    """The id of a frame that is refused: its first `id`, read from the left; 0 where none can be read.
+
+    Also whether it stands so far into the frame that it may be left unread.
     """
     try:
         if head(frame, 0).kind != "map":

@@ -6,6 +6,7 @@ import socket
 import statistics
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from support.daemon import Daemon
 from support.wire import Wire, frame
@@ -49,8 +50,13 @@ def hello(daemon: Daemon) -> Wire:
 def silent(daemon: Daemon) -> socket.socket:
     """A connection on which nothing was said."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(20)
-    connection.connect(str(daemon.socket))
+    try:
+        # Without a timeout: where more come than the daemon has taken yet, this one waits for its turn.
+        connection.connect(str(daemon.socket))
+        connection.settimeout(20)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -77,3 +83,8 @@ def many(daemon: Daemon, count: int) -> Iterator[list[socket.socket]]:
     finally:
         for connection in connections:
             connection.close()
+
+
+def resident_bytes() -> int:
+    """This process's own memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -9,7 +9,8 @@ import struct
 from random import Random
 
 import pytest
-from chaos.peers.inside_batch import NoSync, check_shape
+from chaos.peers.answers import check_shape
+from chaos.peers.inside_batch import NoSync
 from chaos.peers.model import Model
 from chaos.peers.mutator import CLAIMS, HTTP, MOST, ODD, TLS, WRONG_CURSORS, WRONG_VALUES
 from chaos.peers.real import MIB, call, drained, good_client, hello
@@ -78,9 +79,9 @@ def hostile_frames():
 
 def test_hostile_frames_cost_a_real_daemon_no_memory_and_no_descriptor():
     frames = hostile_frames()
-    with running_daemon() as daemon:
-        other = good_client(daemon)
+    with running_daemon() as daemon, good_client(daemon) as other:
         call(other)
+        descriptors = daemon.descriptors
 
         def send_all():
             with hello(daemon) as client:
@@ -91,7 +92,7 @@ def test_hostile_frames_cost_a_real_daemon_no_memory_and_no_descriptor():
 
         for _ in range(3):
             send_all()
-        before, descriptors = daemon.resident_bytes, daemon.descriptors
+        before = daemon.resident_bytes
         for _ in range(8):
             send_all()
             call(other)
@@ -106,8 +107,7 @@ def test_a_claimed_length_is_no_memory_and_lost_framing_ends_that_connection_alo
         bytes(4): "invalid_request", struct.pack(">I", (8 << 20) + 1): "too_large", b"\x80\x00\x00\x00": "too_large",
         MOST: "too_large", HTTP: "too_large", TLS: "too_large",
     }  # fmt: skip
-    with running_daemon() as daemon:
-        other = good_client(daemon)
+    with running_daemon() as daemon, good_client(daemon) as other:
         clients = [hello(daemon) for _ in range(200)]
         before = daemon.resident_bytes
         for client in clients:

@@ -70,7 +70,7 @@ def _record(random: Random, known: Known, relay: str) -> dict:
     if chance < 0.5:
         producer = random.choice(PRODUCERS)
         fields["producer"] = producer
-        fields["sequence"] = max(1, known.next_sequence(relay, producer) + random.choice((0, 0, 0, 0, -1, -3, 2)))
+        fields["sequence"] = max(1, known.next_sequence(relay, producer) + random.choice((0, 0, 0, 0, -1, -3, 1, 2)))
         if chance < 0.05:
             del fields["events"], fields["sequence"]
     if random.random() < 0.1:

@@ -9,8 +9,10 @@ was said, or the relay does not open and says why, with no byte changed. A reade
 import random
 from collections import Counter
 
-from chaos.simulated.actors import Actor, Line, Producer, Reader, Recorder
+from chaos.simulated.actor import Actor, Line
 from chaos.simulated.plans import Life
+from chaos.simulated.readers import Reader
+from chaos.simulated.senders import Producer, Recorder
 from chaos.simulated.world import RELAYS, History
 from support.wire import records
 

@@ -12,16 +12,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from chaos.layer import Budget, Result, Violation, main
+from chaos.simulated.figures import what_was_wrong
 from chaos.simulated.lies import Lie
 from chaos.simulated.replay import command
 from chaos.simulated.sweep import sweeps
-from chaos.simulated.world import History, what_was_wrong
+from chaos.simulated.world import History
 
 PROCESSES = 2
 HISTORIES, LIES = 40, 20
@@ -89,7 +91,7 @@ def random_histories(first: int) -> Portion:
     portion = Portion()
     for seed in range(first, first + HISTORIES):
         history = History(seed)
-        portion.run("random histories", history.run, lambda: command(history, drawn=True))
+        portion.run("random histories", history.run, partial(command, history, drawn=True))
     return portion
 
 
@@ -97,14 +99,14 @@ def lies(first: int) -> Portion:
     portion = Portion()
     for seed in range(first, first + LIES):
         lie = Lie(seed)
-        portion.run("histories on a disk that lies", lie.run, lambda: command(lie, drawn=True))
+        portion.run("histories on a disk that lies", lie.run, partial(command, lie, drawn=True))
     return portion
 
 
 def sweep(number: int, first: int) -> Portion:
     portion = Portion()
     for history in sweeps()[number].histories(first, STRIDE):
-        portion.run("histories of sweeps", history.run, lambda: command(history, drawn=False))
+        portion.run("histories of sweeps", history.run, partial(command, history, drawn=False))
     return portion
 
 

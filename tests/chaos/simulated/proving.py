@@ -5,9 +5,11 @@ from contextlib import closing
 import msgspec
 import trio
 from chaos.history import Stored, check, read_journal
-from chaos.simulated.actors import Actor, Line, Maker, Producer, Reader
+from chaos.simulated.actor import Actor, Line
+from chaos.simulated.lives import Lives
 from chaos.simulated.plans import Life
-from chaos.simulated.world import History
+from chaos.simulated.readers import Reader
+from chaos.simulated.senders import Maker, Producer
 from support.wire import records
 
 from relayd.recovery.opening import open_relay
@@ -15,9 +17,9 @@ from relayd.recovery.opening import open_relay
 QUIET_SECONDS = 1.0
 
 
-def prove(history: History) -> None:
+def prove(history: Lives, relays: list[str]) -> None:
     """Raises AssertionError where I1 to I7 do not hold. The clients have finished, and the power was cut."""
-    look = _Look(history)
+    look = _Look(history, relays)
     history.live(Life(end="kill"), look.look)
     for relay in look.relays:
         _prove_files(history, relay)
@@ -25,7 +27,7 @@ def prove(history: History) -> None:
     assert history.disk.open_handles == 0
 
 
-def _prove_opening(history: History, relay: str, said: dict) -> None:
+def _prove_opening(history: Lives, relay: str, said: dict) -> None:
     """I7: however often it is opened, the state is that which clients were told, and the last time no byte changes."""
     first, _ = _open(history, relay)
     second, tree = _open(history, relay)
@@ -37,7 +39,7 @@ def _prove_opening(history: History, relay: str, said: dict) -> None:
     assert first["consumers"] == said["consumers"], f"I7: {relay} opens again, with other consumers"
 
 
-def _open(history: History, relay: str) -> tuple[dict, dict[str, bytes]]:
+def _open(history: Lives, relay: str) -> tuple[dict, dict[str, bytes]]:
     """The state, and the files as they are then."""
     with closing(history.disk.state()) as state, closing(state.directory("relays")) as relays:
         directory = relays.directory(relay)
@@ -55,11 +57,11 @@ def _as_on_the_wire(value: object) -> dict | list:
 class _Look:
     """What the relays show when they are asked."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: Lives, relays: list[str]) -> None:
         self._history = history
         self.said: dict[str, dict] = {}
         makers = [actor for actor in history.actors if isinstance(actor, Maker)]
-        self.relays = history.relays + [maker.relay for maker in makers if maker.there]
+        self.relays = relays + [maker.relay for maker in makers if maker.there]
 
     async def look(self) -> None:
         for actor in self._history.actors:
@@ -97,7 +99,7 @@ class _Look:
                 assert shown.get(ordinal, digest) == digest, f"I5: {relay} shows another event at {ordinal}"
 
 
-def _prove_files(history: History, relay: str) -> None:
+def _prove_files(history: Lives, relay: str) -> None:
     tree = history.disk.tree("relays", relay)
     unfinished = [path for path in tree if path.endswith(".new")]
     assert not unfinished, f"{relay}: left over: {unfinished}"
@@ -114,7 +116,7 @@ def _prove_files(history: History, relay: str) -> None:
     outcome.collected += checked.collected
 
 
-def _prove_collected(history: History, relay: str, collected: int, records: dict[int, Stored]) -> None:
+def _prove_collected(history: Lives, relay: str, collected: int, records: dict[int, Stored]) -> None:
     """What is gone was acknowledged by everybody, or an event says that it went."""
     evictions = [stored.fields[2]["through"][0] for stored in records.values() if stored.fields[1] == "relay.evicted"]
     readers = [actor for actor in history.actors if isinstance(actor, Reader) and actor.relay == relay]

@@ -1,6 +1,7 @@
 """Shows one history of the simulated disk again.
 
-    python tests/chaos/simulated/replay.py --seed 12345 [--plan "kill=12;end=cut;left=3"] [--everything] [--lied-to] [--trace]
+python tests/chaos/simulated/replay.py --seed 12345 --trace
+python tests/chaos/simulated/replay.py --seed 2 --plan "kill=12;end=cut;left=3" --everything
 """
 
 import argparse
@@ -10,9 +11,10 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from chaos.simulated.figures import what_was_wrong
 from chaos.simulated.lies import Lie
 from chaos.simulated.plans import from_text
-from chaos.simulated.world import History, what_was_wrong
+from chaos.simulated.world import History
 
 
 def command(history: History, *, drawn: bool) -> str:

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 
 from chaos.simulated.disk import Disk
+from chaos.simulated.lives import Lives
 from chaos.simulated.plans import Life
-from chaos.simulated.world import History
 from support.faults import Fail, Kill, Short, named
 from support.inside import Client
 from support.wire import Stored
@@ -18,12 +18,11 @@ class NoChance(random.Random):
         return of[0]
 
 
-class Scripted(History):
-    """No clients of its own: each life is given what happens in it, and all codes of errors are for it to judge."""
+class Scripted(Lives):
+    """Each life is given what happens in it, by clients that judge their answers themselves."""
 
     def __init__(self, seed: int = 1, *, disk: Callable[[random.Random], Disk] = lambda _: Disk(NoChance())) -> None:
-        super().__init__(seed, [], disk=disk)
-        self.actors, self.relays = [], []
+        super().__init__(seed, disk=disk)
 
     async def client(self) -> Client:
         client = self.connect()
@@ -38,9 +37,13 @@ class Scripted(History):
 
     def plant(self, fault: Fail | Kill | Short, *names: str, then: tuple = ()) -> None:
         """At the n-th call of these names from now on; `then`: at the next call that can change anything."""
-        faults, first = self.faults, named(*names)
-        faults.counted = lambda call: (Life().counted if faults.met_any else first)(call)
+        faults, first, changing = self.faults, named(*names), Life().counted
+        faults.counted = lambda call: changing(call) if faults.met_any else first(call)
         faults.plan, faults.then, faults.count, faults.met, faults.met_any = fault, list(then), 0, False, False
+
+    def cut_power(self) -> None:
+        """Between two lives: nothing that was not synced is kept."""
+        self.disk = self.disk.cut(random.Random(0), "nothing")
 
     def file(self, *path: str) -> bytes:
         """A file of relay `a`, as the page cache has it."""

@@ -48,7 +48,7 @@ def earlier(synced: bytes, changes: Sequence[Change], chance: random.Random) -> 
 
 
 def torn(synced: bytes, changes: Sequence[Change], chance: random.Random) -> bytes:
-    """The first changes, and a beginning of the next: to any byte where it makes the file longer, else to a sector's."""
+    """The first changes, and a beginning of the next: to any byte where the file grows by it, else whole sectors."""
     at = chance.randrange(len(changes))
     before, change = apply(synced, changes[:at]), changes[at]
     if isinstance(change, int):

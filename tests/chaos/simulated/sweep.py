@@ -22,10 +22,11 @@ SEED = 2
 
 SCENES = {
     "at rest": Life(end="kill"),
-    "torn by a power cut": Life((Kill(30),), of="sync", end="cut", left=4),
+    "torn": Life((Short(18, 70, kill=True),), of="write", end="kill"),
     "a failed sync, then killed": Life((Fail(30, errno.EIO), Kill(1)), of="sync", end="kill", left=3),
-    "killed while sealing": Life((Kill(3),), of="unlink", end="kill"),
-    "killed while a snapshot got its name": Life((Kill(9, after=True),), of="replace", end="cut", left=9),
+    "killed while sealing": Life((Kill(4),), of="unlink"),
+    "killed in a rotation": Life((Kill(6),), of="replace"),
+    "killed while a snapshot got its name": Life((Kill(13, after=True),), of="replace"),
 }
 """What an opening is swept over: how the life before it ended."""
 
@@ -61,7 +62,7 @@ class Sweep:
             n += stride
 
 
-def _each(scene: str | None, survivors: int) -> Iterator[Sweep]:
+def _each(scene: str | None, survivors: int, taken: tuple[int, ...]) -> Iterator[Sweep]:
     where = "serving" if scene is None else f"opening, {scene}"
     for after in (False, True):
         at = "behind call n" if after else "at call n"
@@ -76,12 +77,12 @@ def _each(scene: str | None, survivors: int) -> Iterator[Sweep]:
     fail = partial(Fail, errno=errno.EIO)
     yield Sweep(f"{where}: EIO at sync n", fail, of="sync", survivors=survivors, scene=scene)
     yield Sweep(f"{where}: EIO at reading call n", fail, of=",".join(sorted(READS)), scene=scene)
-    for taken in (0, 1, 63, 64, 200):
-        yield Sweep(f"{where}: write n takes {taken} bytes", partial(Short, taken=taken), of="write", scene=scene)
-        torn = partial(Short, taken=taken, kill=True)
-        yield Sweep(f"{where}: killed when write n took {taken} bytes", torn, "kill", of="write", scene=scene)
+    for size in taken:
+        yield Sweep(f"{where}: write n takes {size} bytes", partial(Short, taken=size), of="write", scene=scene)
+        torn = partial(Short, taken=size, kill=True)
+        yield Sweep(f"{where}: killed when write n took {size} bytes", torn, "kill", of="write", scene=scene)
 
 
-def sweeps(survivors: int = 3) -> list[Sweep]:
-    """All of them."""
-    return [sweep for scene in (None, *SCENES) for sweep in _each(scene, survivors)]
+def sweeps(survivors: int = 3, taken: tuple[int, ...] = (0, 1, 63, 64, 200)) -> list[Sweep]:
+    """All of them. `taken`: so many bytes of a write that is short."""
+    return [sweep for scene in (None, *SCENES) for sweep in _each(scene, survivors, taken)]

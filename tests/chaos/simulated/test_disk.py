@@ -36,62 +36,82 @@ def told(act):
     return None if found is None or isinstance(found, tuple) else found
 
 
+class Both:
+    """The real disk and the simulated one, each call made on both and told the same."""
+
+    def __init__(self, place, chance):
+        self.chance = chance
+        self.pairs = [(open_state_directory(str(place)), Disk(chance).state())]
+        self.files = []
+
+    def call(self, act):
+        pair = self.chance.choice(self.pairs)
+        first, second = (told(lambda one=one: act(one)) for one in pair)
+        assert first == second
+
+    def open(self, name, _target):
+        mode, opened = self.chance.choice(("create", "create", "update", "read")), []
+        self.call(lambda one: opened.append(one.open(name, mode)))
+        if opened and mode != "read":
+            self.files.append(opened)
+
+    def write(self, _name, _target):
+        data, offset = self.chance.randbytes(self.chance.randrange(700)), self.chance.randrange(900)
+        for file in self.chance.choice(self.files or [()]):
+            file.write((data[:5], data[5:]), offset)
+
+    def truncate(self, _name, _target):
+        size = self.chance.randrange(900)
+        for file in self.chance.choice(self.files or [()]):
+            file.truncate(size)
+
+    def directory(self, name, _target):
+        opened = []
+        self.call(lambda one: opened.append(one.directory(name)))
+        if opened:
+            self.pairs.append(tuple(opened))
+
+    def make_directory(self, name, _target):
+        self.call(lambda one: one.make_directory(name))
+
+    def replace(self, name, target):
+        self.call(lambda one: one.replace(name, target))
+
+    def unlink(self, name, _target):
+        self.call(lambda one: one.unlink(name))
+
+    def remove_tree(self, name, _target):
+        self.call(lambda one: one.remove_tree(name))
+
+    def look(self, name, _target):
+        self.call(lambda one: one.entries())
+        self.call(lambda one: one.still_there())
+        self.call(lambda one: one.stat(name) is None)
+        for first, second in self.files:
+            assert (first.size(), first.read(1000, 0)) == (second.size(), second.read(1000, 0))
+
+    def close(self):
+        for one in (one for pair in (*self.files, *self.pairs) for one in pair):
+            one.close()
+            one.close()
+
+
+STEPS = (
+    Both.open, Both.open, Both.write, Both.write, Both.truncate, Both.directory, Both.make_directory, Both.replace,
+    Both.unlink, Both.remove_tree, Both.look,
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_while_nothing_fails_it_does_what_the_real_one_does(tmp_path, seed):
     chance = random.Random(seed)
-    real, simulated = open_state_directory(str(tmp_path)), Disk(chance).state()
-    pairs = [(real, simulated)]
-    files = []
-
-    def both(act):
-        pair = chance.choice(pairs)
-        first, second = told(lambda: act(pair[0])), told(lambda: act(pair[1]))
-        assert first == second
-        return pair
-
-    for _ in range(120):
-        name, target = chance.choice(NAMES), chance.choice(NAMES)
-        match chance.randrange(12):
-            case 0 | 1:
-                opened = []
-                mode = chance.choice(("create", "create", "update", "read"))
-                both(lambda one, name=name, mode=mode, opened=opened: opened.append(one.open(name, mode)))
-                if opened and mode != "read":
-                    files.append(opened)
-            case 2 | 3 if files:
-                data, offset = chance.randbytes(chance.randrange(700)), chance.randrange(900)
-                for file in chance.choice(files):
-                    file.write((data[:5], data[5:]), offset)
-            case 4 if files:
-                size = chance.randrange(900)
-                for file in chance.choice(files):
-                    file.truncate(size)
-            case 5:
-                both(lambda one, name=name: one.make_directory(name))
-            case 6 if len(pairs) < 6:
-                opened = []
-                both(lambda one, name=name, opened=opened: opened.append(one.directory(name)))
-                if opened:
-                    pairs.append(tuple(opened))
-            case 7:
-                both(lambda one, name=name, target=target: one.replace(name, target))
-            case 8:
-                both(lambda one, name=name: one.unlink(name))
-            case 9:
-                both(lambda one, name=name: one.remove_tree(name))
-            case 10:
-                both(lambda one: one.still_there())
-            case _:
-                both(lambda one: one.entries())
-        for first, second in files:
-            assert first.size() == second.size()
-            assert first.read(1000, 0) == second.read(1000, 0)
+    both = Both(tmp_path, chance)
+    for _ in range(250):
+        chance.choice(STEPS)(both, chance.choice(NAMES), chance.choice(NAMES))
     for name in ("", ".", "..", "x/y"):
-        both(lambda one, name=name: one.open(name, "read"))
-    for opened in (*files, *pairs):
-        for one in opened:
-            one.close()
-            one.close()
+        both.call(lambda one, name=name: one.open(name, "read"))
+    assert len(both.pairs) > 1
+    both.close()
 
 
 def test_a_second_lock_is_refused_until_the_first_is_given_back(disk):
@@ -171,7 +191,7 @@ def test_a_tear_makes_a_file_longer_to_any_byte_and_elsewhere_ends_at_a_sector()
     grown = {len(torn(b"s" * 10, [(10, b"x" * 40)], random.Random(seed))) for seed in range(500)}
     assert grown == set(range(10, 51))
     over = {torn(b"s" * 2000, [(0, b"x" * 2000)], random.Random(seed)).count(b"x") for seed in range(500)}
-    assert over == {0, 512, 1024, 1536, 2000} or over == {0, 512, 1024, 1536}
+    assert over - {2000} == {0, 512, 1024, 1536}
 
 
 def test_every_way_in_which_a_cut_leaves_a_file_and_names_does_occur(disk):

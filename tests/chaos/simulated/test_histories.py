@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from chaos.simulated.disk import Disk
+from chaos.simulated.figures import Outcome
 from chaos.simulated.lies import REFUSALS, Lie
 from chaos.simulated.plans import Life, draw, from_text, to_text
 from chaos.simulated.replay import command
 from chaos.simulated.sweep import SCENES, SEED, Sweep, sweeps
-from chaos.simulated.world import History, Outcome
+from chaos.simulated.world import History
 from support.faults import Fail, Kill
 
 from relayd.daemon.output_commit import OutputCommit
@@ -66,46 +67,56 @@ def test_a_fixed_set_of_histories_keeps_what_is_always_true(first):
         History(seed).run()
 
 
-def test_the_workload_of_the_sweeps_meets_every_kind_of_change_and_its_scenes_are_what_they_say():
+def ended(scene):
+    """The history at the end of a scene's life."""
     history = History(SEED, [], everything=True)
-    calls = set()
-    for name, life in SCENES.items():
-        each = History(SEED, [], everything=True)
-        each.live(life, each.act)
-        left = each.disk.tree("relays")
-        calls |= {str(call) for call in each.faults.log}
-        assert each.faults.met_any or not life.faults, name
-        if name == "killed while sealing":
-            assert any(path.removesuffix(".zst") in left for path in left if path.endswith(".zst"))
-        if name == "torn by a power cut":
-            opened = History(SEED, [life], everything=True).run()
-            assert opened.torn
-        if name == "a failed sync, then killed":
-            assert each.disk.cut(random.Random(0), "nothing").tree("relays") != left
-    history.live(Life(), history.act)
-    kinds = {call.name for call in history.faults.log}
-    assert kinds >= {"write", "sync", "replace", "unlink", "open create", "make_directory", "remove_tree", "truncate"}
-    names = {call.split()[-1].lstrip("0123456789-") for call in calls}
-    assert names >= {"active.log", "snapshot", "snapshot.previous", "acknowledged", ".log", ".log.zst", "watermark"}
+    history.live(SCENES[scene], history.act)
+    assert history.faults.met_any or not SCENES[scene].faults
+    return history
 
 
-@pytest.mark.parametrize("sweep", sweeps(survivors=2), ids=lambda sweep: sweep.name)
-def test_sweep(sweep):
+def test_the_scenes_that_openings_are_swept_over_are_what_they_say():
+    left = {scene: ended(scene).disk.tree("relays") for scene in SCENES}
+    sealing = left["killed while sealing"]
+    assert any(path.endswith(".zst") and path.removesuffix(".zst") in sealing for path in sealing)
+    assert "read/journal/active.log" not in left["killed in a rotation"]
+    named = left["killed while a snapshot got its name"]
+    previous = [path for path in named if path.endswith("/snapshot.previous")]
+    assert any(path.removesuffix(".previous") not in named for path in previous)
+    assert History(SEED, [SCENES["torn"]], everything=True).run().torn
+    lost = ended("a failed sync, then killed").disk
+    assert lost.cut(random.Random(0), "nothing").tree("relays") != lost.tree("relays")
+
+
+def test_the_workload_of_the_sweeps_meets_every_kind_of_change():
+    history = ended("at rest")
+    assert {call.name for call in history.faults.log} >= {
+        "write", "sync", "replace", "unlink", "open create", "make_directory", "remove_tree", "truncate",
+    }  # fmt: skip
+    targets = {str(call).split()[-1].lstrip("0123456789-") for call in history.faults.log}
+    assert targets >= {"active.log", "snapshot", "snapshot.previous", "acknowledged", ".log", ".log.zst", "watermark"}
+
+
+QUICK = sweeps(survivors=2, taken=(63,))
+
+
+@pytest.mark.parametrize("number", range(len(QUICK)), ids=[sweep.name for sweep in QUICK])
+def test_sweep(number):
     """Every so many-th call of the fixed workload; long.py strikes at each."""
-    number = [each.name for each in sweeps()].index(sweep.name)
+    sweep = QUICK[number]
     opening = sweep.scene is not None
-    stride = (90 if opening else 60) if sweep.of == "changing" else 40
+    stride = (30 if opening else 60) if sweep.of == "changing" else 40
     ran = 0
-    for history in sweep.histories(1 + number % 13, stride, calls=90 if opening else None):
+    for history in sweep.histories(1 + 7 * number % 23, stride, calls=50 if opening else None):
         history.run()
         ran += 1
     assert ran
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_power_cut_at_every_call_of_opening_a_relay_torn_by_a_power_cut(after):
+def test_power_cut_at_every_call_of_opening_a_relay_whose_last_group_is_torn(after):
     """I7, for each call of the part that changes something, and the harshest cut."""
-    sweep = Sweep("", lambda n: Kill(n, after=after), scene="torn by a power cut")
+    sweep = Sweep("", lambda n: Kill(n, after=after), scene="torn")
     for history in sweep.histories(calls=22):
         history.run()
 
@@ -142,14 +153,15 @@ def lying(*names):
 
 @pytest.mark.parametrize("names", [("active.log", ".new"), ("journal/",), ("relays/",), ("snapshot.new",)])
 def test_a_disk_whose_syncs_do_nothing_is_found(names):
-    lives = [Life(end="cut", left=1), Life(end="cut")]
-    assert caught(lambda seed: History(seed, lives, disk=lying(*names), everything=seed % 2 == 0), range(60)) is not None
+    lives = [Life(end="cut"), Life(end="cut")]
+    make = lambda seed: History(seed, lives, disk=lying(*names), everything=seed % 2 == 0)  # noqa: E731
+    assert caught(make, range(60)) is not None
 
 
 def test_bytes_that_an_earlier_failed_sync_left_in_the_page_cache_and_nobody_wrote_again_are_found(monkeypatch):
     monkeypatch.setattr(settling._Settling, "_rewrite", lambda _: None)
-    lives = lambda n: [Life((Fail(n), Kill(1)), of="sync", left=3), Life(end="cut")]  # noqa: E731
-    assert caught(lambda n: History(SEED, lives(n), everything=True), range(1, 60)) is not None
+    lives = lambda n: [Life((Fail(n), Kill(1)), of="sync", left=3), Life((Kill(24),), end="cut")]  # noqa: E731
+    assert caught(lambda n: History(SEED, lives(n), everything=True), range(15, 30)) is not None
 
 
 def test_an_answer_before_its_event_is_durable_is_found(monkeypatch):

@@ -17,6 +17,8 @@ from chaos.soak.soak import run_soak
 CLIENTS = 8
 AT_THE_END = ("killed", "crowd", "slow reader", "half closed", "few descriptors", "mutated frames", "paused")
 """The last process has met all that may leave something behind in one that lives on."""
+TOLD = 20
+"""So many violations are told one by one; check.py tells all."""
 JUDGING_SHARE = 0.15
 """Of the time, what sending again and judging take."""
 
@@ -44,7 +46,9 @@ def run(budget: Budget, result: Result, clients: int = CLIENTS) -> None:
     if outcome.why_not_full is not None:
         result.left_out.append(f"a full disk: {outcome.why_not_full}")
     replay = f"python tests/chaos/soak/check.py {outcome.kept}/history.jsonl {outcome.kept}/state"
-    result.violations += [Violation(what, replay) for what in outcome.verdict.wrong]
+    wrong = outcome.verdict.wrong
+    told = [*wrong[:TOLD], f"and {len(wrong) - TOLD} more"] if len(wrong) > TOLD else wrong
+    result.violations += [Violation(what, replay) for what in told]
 
 
 def parse_clients(arguments: list[str]) -> int:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from chaos.soak.heard import Heard
 from chaos.soak.judge import judge
+from support import oracle
 
 STORE = base64.b64encode(b"S" * 16).decode()
 DIGESTS = [base64.b64encode(bytes([number]) * 16).decode() for number in range(20)]
@@ -111,6 +112,26 @@ def test_what_the_log_says_is_held_against_the_files(said, tmp_path):
         (journal / "active.log").write_bytes(bytes(48))
     (wrong,) = judge(log, tmp_path / "state").wrong
     assert said in wrong
+
+
+LOST = {
+    "answered": FIRST,
+    "answered as a duplicate": recorded(2, 1, duplicate=True, through=[2, DIGESTS[2]], sequence=1),
+    "shown": page(2, 1, [2], 2),
+}
+
+
+@pytest.mark.parametrize("said", LOST)
+def test_what_was_said_and_is_in_no_file_is_lost(said, tmp_path):
+    log = tmp_path / "history.jsonl"
+    lines = [*opened(store=base64.b64encode(oracle.STORE).decode()), *LOST[said]]
+    log.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    journal = tmp_path / "state/relays/a/journal"
+    journal.mkdir(parents=True)
+    created = msgspec.msgpack.encode([1, "relay.created", {}])
+    (journal / "active.log").write_bytes(oracle.segment_of([[created]]))
+    (wrong,) = judge(log, tmp_path / "state").wrong
+    assert wrong.startswith("a: ")
 
 
 def test_what_is_as_it_has_to_be_is_not_wrong(tmp_path):

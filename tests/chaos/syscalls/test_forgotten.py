@@ -1,5 +1,7 @@
 """The recorder finds a forgotten sync: each kind is taken out of a true log in turn, and the cuts show what is lost."""
 
+import re
+
 import pytest
 from chaos.syscalls.cutting import Cutting
 from chaos.syscalls.forgetting import forget, syncs_of
@@ -21,9 +23,10 @@ SHOWN = {
     ("everything", "a group"): "journal_corrupt",
     ("everything", "active.log.new"): "journal_corrupt",
     ("everything", "journal: active.log renamed"): "journal_corrupt",
-    ("everything", "a sealed file"): ".log.zst",
+    ("everything", "a sealed file"): r"\.log\.zst",
     ("everything", "snapshot.new"): "snapshot_lost",
-    ("everything", "the relay: snapshot renamed"): "",
+    # The relay that collects first has no older snapshot, or one that needs what is gone.
+    ("everything", "the relay: snapshot renamed"): "snapshot_lost|journal_gap",
     ("everything", "acknowledged.new"): "acknowledgement",
     ("everything", "the relay: acknowledged renamed"): "acknowledgement",
     # What a start owes to a process that was killed before it.
@@ -33,7 +36,7 @@ SHOWN = {
     ("making", "relays/: at start"): "is not there",
     ("beginning", "the name of relays/"): "is not there",
 }
-"""A recording, the sync that is taken out of it, and what is then wrong."""
+"""A recording, the sync that is taken out of it, and what is then wrong (a regular expression)."""
 
 WITHOUT_CONSEQUENCE = {
     "journal: a sealed file renamed": "the rotated file's name cannot go before the sealed one's has come",
@@ -54,7 +57,7 @@ def test_a_forgotten_sync_is_found(name, kind, everything, restarted, bench):
     recording = forget(_recording(name, everything, restarted), kind)
     wrong = next(Cutting(recording, bench, CORNERS).run(), None)
     assert wrong is not None, f"nothing shows that {kind} is not synced"
-    assert SHOWN[name, kind] in wrong.what
+    assert re.search(SHOWN[name, kind], wrong.what)
 
 
 @pytest.mark.parametrize("name", ["everything", *SCENARIOS])
