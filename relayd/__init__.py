@@ -14,9 +14,9 @@ from relayd.version import __version__
 if TYPE_CHECKING:
     from relayd.client.aclient import AsyncClient, connect
     from relayd.client.arelay import AsyncRelay
-    from relayd.client.errors import ConnectionLostError, NotConnectedError, ProtocolViolationError
+    from relayd.client.errors import CommandFailedError, ConnectionLostError, NotConnectedError, ProtocolViolationError
     from relayd.client.events import Event, EventPage, Gap
-    from relayd.client.outcome import CommandFailedError, Outcome
+    from relayd.client.outcome import Outcome
     from relayd.client.sync import Client
     from relayd.client.sync_relay import Relay
     from relayd.protocol import errors
@@ -53,7 +53,7 @@ _HOMES: Final = {
     "AsyncClient": "relayd.client.aclient",
     "AsyncRelay": "relayd.client.arelay",
     "Client": "relayd.client.sync",
-    "CommandFailedError": "relayd.client.outcome",
+    "CommandFailedError": "relayd.client.errors",
     "ConnectionLostError": "relayd.client.errors",
     "Cursor": "relayd.protocol.cursor",
     "Event": "relayd.client.events",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Self
 import anyio
 
 from relayd.client.ahandle import AsyncHandle
-from relayd.client.outcome import CommandFailedError, outcome_of
+from relayd.client.errors import CommandFailedError
+from relayd.client.outcome import outcome_of
 from relayd.protocol.commands import BeginCheckpoint, Close, CompleteCheckpoint, ReleaseCheckpoint
 from relayd.protocol.cursor import Cursor
 from relayd.protocol.errors import RelaydError

@@ -17,7 +17,7 @@ from relayd.client import operations
 from relayd.client.aassignment import AsyncAssignment
 from relayd.client.alink import AsyncLink, Pending
 from relayd.client.backoff import Backoff
-from relayd.client.errors import ConnectionLostError
+from relayd.client.errors import ConnectionLostError, NotConnectedError
 from relayd.client.operations import Call
 from relayd.client.submitting import is_waited_out
 from relayd.client.working import CLAIM_WAIT_MS, NOT_OURS, RECLAIM_WAIT_MS, HandOver, read_hand_over, still_ours
@@ -67,6 +67,7 @@ class AsyncClaims:
 
     async def next(self) -> AsyncAssignment:
         """A command, when there is one. Who is cancelled has got none. Raises what ended the claiming."""
+        await self._client.connected()
         self._run_along()
         while self._spare:
             found = self._spare.popleft()
@@ -138,6 +139,13 @@ class AsyncClaims:
             self._running = True
 
     async def _run(self) -> None:
+        try:
+            await self._keep_asking()
+        finally:
+            if self.failed is None:
+                self._fail(NotConnectedError("this client is closed; make a new one"))
+
+    async def _keep_asking(self) -> None:
         while self.failed is None:
             try:
                 await self._step(await self._client.connected())

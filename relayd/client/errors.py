@@ -7,9 +7,12 @@ is the daemon's own refusal, from relayd/protocol/errors.py.
 import os
 import stat
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from relayd.protocol.errors import RelaydError, WaitTimeoutError
+
+if TYPE_CHECKING:
+    from relayd.client.outcome import Outcome
 
 
 class NotConnectedError(RelaydError):
@@ -42,6 +45,19 @@ class ConnectionLostError(RelaydError):
 
 class NoAnswerError(WaitTimeoutError):
     """The client's own `timeout` ran out; what was asked for may be done all the same."""
+
+
+class CommandFailedError(RelaydError):
+    """A command that was to be done was rejected or interrupted; `outcome` says how it ended."""
+
+    code = "command_failed"
+
+    def __init__(self, outcome: "Outcome") -> None:
+        words = [f"command `{outcome.command_id}` was {outcome.state}"]
+        if outcome.reason is not None:
+            words.append(f"({outcome.reason})")
+        super().__init__(" ".join(words) + (f": {outcome.message}" if outcome.message else ""))
+        self.outcome = outcome
 
 
 class ProtocolViolationError(RelaydError):

@@ -4,8 +4,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from relayd.client.errors import CommandFailedError
 from relayd.protocol.commands import CommandType, OutcomeWord
-from relayd.protocol.errors import RelaydError
 from relayd.protocol.messages import CommandReport
 
 ENDED: Final = ("completed", "rejected", "interrupted")
@@ -32,19 +32,6 @@ class Outcome(NamedTuple):
     def completed(self) -> bool:
         """Whether it was done, and neither rejected nor interrupted."""
         return self.state == "completed"
-
-
-class CommandFailedError(RelaydError):
-    """A command that was to be done was rejected or interrupted; `outcome` says how it ended."""
-
-    code = "command_failed"
-
-    def __init__(self, outcome: Outcome) -> None:
-        words = [f"command `{outcome.command_id}` was {outcome.state}"]
-        if outcome.reason is not None:
-            words.append(f"({outcome.reason})")
-        super().__init__(" ".join(words) + (f": {outcome.message}" if outcome.message else ""))
-        self.outcome = outcome
 
 
 def outcome_of(report: CommandReport) -> Outcome | None:

@@ -4,7 +4,8 @@ import contextlib
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from relayd.client.outcome import CommandFailedError, outcome_of
+from relayd.client.errors import CommandFailedError
+from relayd.client.outcome import outcome_of
 from relayd.client.sync_handle import Handle
 from relayd.protocol.commands import BeginCheckpoint, Close, CompleteCheckpoint, ReleaseCheckpoint
 from relayd.protocol.cursor import Cursor

@@ -109,6 +109,8 @@ class LaneModel:
         self.points = {1: copy.deepcopy(self.ledger)}
         """The ledger after each group, by the number of events."""
         self.pending: list[Answer] = []
+        self.gone: set[int] = set()
+        """Connections that have ended."""
         self._forget_connections()
 
     def _forget_connections(self) -> None:
@@ -196,7 +198,8 @@ class LaneModel:
 
     def _answer(self, key: Key, response: dict, *, waited: bool = False, frontier: int | None = None) -> Answer:
         answer = Answer(key, self.frontier if frontier is None else frontier, response, waited)
-        self.pending.append(answer)
+        if key[0] not in self.gone:
+            self.pending.append(answer)
         return answer
 
     def _refuse(self, key: Key, code: str, *, waited: bool = False, frontier: int | None = None) -> None:
@@ -542,6 +545,7 @@ class LaneModel:
             getattr(self, op)(key, *said)
 
     def disconnect(self, connection: int) -> None:
+        self.gone.add(connection)
         self.pending = [answer for answer in self.pending if answer.key[0] != connection]
         self.claims = [one for one in self.claims if one.key[0] != connection]
         self.askers = [one for one in self.askers if one.key[0] != connection]

@@ -66,7 +66,7 @@ BOUNDS = (
     Mutation(
         name="requests_in_flight",
         file="daemon/connection.py",
-        old="            or len(self._in_flight) - self.waiting >= self._settings.in_flight\n",
+        old="            or len(self._in_flight) - self.waiting - self._held >= self._settings.in_flight\n",
         new="",
         protects="A connection has a bounded number of requests in flight.",
         tests=(
@@ -76,7 +76,7 @@ BOUNDS = (
     Mutation(
         name="bytes_in_flight",
         file="daemon/connection.py",
-        old="            or self._in_flight_bytes >= self._settings.in_flight_bytes\n",
+        old="            or self._in_flight_bytes - self._held_bytes >= self._settings.in_flight_bytes\n",
         new="",
         protects="A connection has bounded bytes in flight.",
         tests=(

@@ -148,8 +148,8 @@ DIRECTORY_SYNCS = (
     Mutation(
         name="unsynced_relay_answered",
         file="daemon/relay_files.py",
-        old="                self._relays.sync()\n",
-        new="                pass\n",
+        old="            self._relays.sync()\n",
+        new="            pass\n",
         protects="The sync of a relay's name, where making it failed at that sync, before the relay is opened.",
         tests=(
             "tests/daemon/test_passing_faults.py::test_a_relay_whose_name_may_not_be_on_disk_answers_nothing_before_relays_is_synced",

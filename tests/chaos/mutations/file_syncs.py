@@ -10,7 +10,7 @@ FILE_SYNCS = (
         new="            pass\n",
         protects="A group's sync before it is answered and shown.",
         tests=(
-            "tests/journal/test_writer.py::test_a_commit_is_one_write_one_sync_then_the_watermark_then_the_proof_of_its_place",
+            "tests/journal/test_writer.py::test_a_commit_is_one_write_one_sync_then_the_proof_of_its_place_then_the_watermark",
         ),
     ),
     Mutation(
@@ -149,8 +149,8 @@ FILE_SYNCS = (
     Mutation(
         name="salvage_lost_event_not_synced",
         file="recovery/salvage_steps.py",
-        old="            file.write((header, record), SEGMENT_HEADER_BYTES)\n            file.sync()\n",
-        new="            file.write((header, record), SEGMENT_HEADER_BYTES)\n",
+        old="            file.write((header, records), SEGMENT_HEADER_BYTES)\n            file.sync()\n",
+        new="            file.write((header, records), SEGMENT_HEADER_BYTES)\n",
         protects="The sync of `relay.lost` before the segment that salvage writes gets its name.",
         tests=(
             "tests/chaos/mutations/test_missed.py::test_the_event_that_says_what_salvage_gave_up_is_synced_before_its_file_has_its_name",

@@ -51,8 +51,12 @@ KEEPING = (
     Mutation(
         name="evicted_before_durable",
         file="daemon/host.py",
-        old="        self._eviction = (last.ordinal, through)",
-        new="        self.memory.evicted = through\n        self.memory.raise_base()",
+        old="        self.record_own([own_body(self._environment.now_ms(), RelayEvicted(through))])\n",
+        new=(
+            "        self.record_own([own_body(self._environment.now_ms(), RelayEvicted(through))])\n"
+            "        self.memory.durable = Durable.of(self.memory.state)\n"
+            "        self.memory.raise_base()\n"
+        ),
         protects="Bounded retention drops nothing before it is durably said.",
         tests=(
             "tests/chaos/mutations/test_missed.py::test_what_an_eviction_drops_is_served_until_the_eviction_is_synced",
