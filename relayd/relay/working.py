@@ -15,6 +15,7 @@ from relayd.protocol.errors import (
     NotFoundError,
     StateDetail,
 )
+from relayd.protocol.event import NIL
 from relayd.protocol.kinds import CommandClaimed, CommandCompleted, CommandEnded, CommandInterrupted, CommandRejected
 from relayd.protocol.messages import ClaimedCommand, Finish, Finished
 from relayd.relay.endings import end_bodies
@@ -120,5 +121,6 @@ def decide_finish(state: RelayState, request: Finish, hands: Hands, now_ms: int)
         message = f"command `{name}` is not held by this connection; claim it first"
         raise ForbiddenError(message)
     reason = None if request.outcome == "completed" else "by_worker"
-    end = _ENDS[request.outcome](entry.type, reason, request.message, request.result)
+    result = NIL if bytes(request.result) == bytes(NIL) else request.result
+    end = _ENDS[request.outcome](entry.type, reason, request.message, result)
     return Finishing(end_bodies(lane, name, end, now_ms))

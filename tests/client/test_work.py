@@ -1,5 +1,6 @@
 """A worker of the synchronous client: one command at a time, through lost answers, lost connections, and deaths."""
 
+import signal
 import subprocess
 import sys
 
@@ -180,15 +181,16 @@ def test_what_did_not_come_back_within_its_lease_is_lost(build, worker, way, rel
 
 def test_what_a_claim_brings_after_the_clients_own_timeout_is_not_lost(build, served, relay, monkeypatch):
     monkeypatch.setattr("relayd.client.sync_work.CLAIM_WAIT_MS", 0)
-    with Client(str(served.socket), worker="w", timeout=0.2) as worker:
-        served.process.send_signal(19)  # SIGSTOP
+    handle = build.submit()
+    with Client(str(served.socket), worker="w") as worker:
+        worker.timeout = 0.2
+        served.signal(signal.SIGSTOP)
         try:
             with pytest.raises(NoAnswerError):
                 next(worker.relay(relay).work())
         finally:
-            served.process.send_signal(18)  # SIGCONT
-        worker.timeout = None
-        handle = build.submit()
+            served.signal(signal.SIGCONT)
+        worker.timeout = 10
         with next(worker.relay(relay).work()):
             pass
     assert handle.outcome(0).completed

@@ -478,6 +478,7 @@ class LaneModel:
             if hand_over.cancelled:
                 self._orphan([name for name in hand_over.names if self.holders.get(name) == hand_over.answer.key[0]])
                 self._serve()
+        self.points = {at: ledger for at, ledger in self.points.items() if at >= ordinal}
         leave = [answer for answer in self.pending if answer.frontier <= ordinal]
         self.pending = [answer for answer in self.pending if answer.frontier > ordinal]
         return leave
