@@ -58,7 +58,7 @@ def test_96_mib_and_1000_readers_that_read_nothing(make):
                 assert wire.done("attach", relay="a", after=[5000, None])["count"] > 0
                 assert limit.kills == 0
                 assert limit.held < CAP
-            until(lambda: limit.held - before < 30 * MIB, 10, "what the readers held is not free")
+            until(lambda: limit.held - before < 30 * MIB, 60, "what the readers held is not free")
             account.insist(wire)
         assert daemon.stop() == 0
         assert not trouble(daemon)

@@ -44,6 +44,7 @@ WITHOUT_CONSEQUENCE = {
     "relays/: a deleted relay freed": "what is left is removed at the next start",
     "the relay: idle unlinked": "`idle` is a hint, and nothing in these relays is pending",
     "acknowledged": "written over itself in case its own sync failed; in these recordings none does",
+    "watermark": "of a segment that is collected; tests/chaos/corpus/test_watermark_of_a_collected_segment.py shows it",
 }
 """Kinds whose absence shows in no state of these recordings, and why; all others have to stand in SHOWN."""
 
