@@ -1,0 +1,46 @@
+"""Random histories of the command lane against the naive model: every answer and every event, through every crash."""
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.lane_machine import Machine
+
+SEEDS = range(40)
+seen = Counter()
+
+
+def live(chance, steps):
+    """One history, in a place of its own."""
+    with tempfile.TemporaryDirectory() as place:
+        machine = Machine(Path(place), chance, steps=steps)
+        machine.run()
+    return machine.counts
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(chance=st.randoms(use_true_random=False))
+def test_every_answer_and_every_event_is_the_models_in_a_drawn_history(chance):
+    live(chance, 40)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_answer_and_every_event_is_the_models_in_a_long_history(seed):
+    seen.update(live(Random(seed), 90))
+
+
+def test_the_histories_came_by_every_kind_of_answer():
+    """The counterproof: what never happens proves nothing. Counted over the histories that ran before this."""
+    if not seen:
+        pytest.skip("the histories were not run")
+    codes = ["cancelled", "conflict", "forbidden", "invalid_request", "invalid_state", "not_found", "overloaded"]
+    for what in (*codes, "storage_failed", "timeout"):
+        assert seen[f"answer error {what}"], what
+    for what in ("accepted", "claimed", "command", "finished", "recorded"):
+        assert seen[f"answer {what}"] > len(SEEDS), what
+    assert seen["deaths"] > len(SEEDS)
+    assert seen["failed syncs met"]
