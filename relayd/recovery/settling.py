@@ -86,6 +86,7 @@ class _Settling:
         self._full: OSError | None = None
         self._synced = _known_synced(reading)
         """What is to be remembered of a failed sync, until active.log has a successor."""
+        self._cut_is_synced = False
         self._quarantined: list[str] = []
         self._torn_bytes = 0
         self._rewritten_bytes = 0
@@ -168,6 +169,7 @@ class _Settling:
         if found.size > self._x:
             file.truncate(self._x)
             self._sync_active()
+            self._cut_is_synced = True
 
     def _keep(self, name: str, content: bytes) -> None:
         self._quarantined.append(keep_bytes(self._relay, name, content))
@@ -181,19 +183,24 @@ class _Settling:
     # Step 7
 
     def _rewrite(self) -> None:
-        """Writes what is not known synced over itself: a sync that failed leaves pages that only look written."""
+        """Writes what is not known synced over itself: a sync that failed leaves pages that only look written.
+
+        Synced also where nothing is written: what was cut back behind a write that failed has to be gone from the disk
+        before the next group is written in its place.
+        """
         reading = self._reading
         watermark = reading.found.watermark
         header = reading.verdict.header
         if header is None or reading.stale or self._x == 0 or reading.found.active.synced:
             return
         start = watermark.offset if watermark is not None and watermark.segment == header.segment else 0
-        if start == self._x:
+        if start == self._x and self._cut_is_synced:
             return
         if self._active is None:
             self._active = ActiveFile(self._journal.open(ACTIVE, "update"), header.segment, self._x)
-        self._active.file.write((memoryview(self._content)[start : self._x],), start)
-        self._rewritten_bytes = self._x - start
+        if start < self._x:
+            self._active.file.write((memoryview(self._content)[start : self._x],), start)
+            self._rewritten_bytes = self._x - start
         self._sync_active()
 
     def _sync_active(self) -> None:

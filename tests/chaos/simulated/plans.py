@@ -19,6 +19,11 @@ CLOCKS = (0, 0, 0, -DAY_MS, 3650 * DAY_MS, -60 * 365 * DAY_MS)
 RARE = ("unlink,truncate", "open create,make_directory", "open read,open update")
 UNSYNCED = "sync active.log,sync active.log.new"
 """Killed before one of these, a group is written and not synced."""
+GROUPS = f"write active.log,write active.log.new,{UNSYNCED}"
+
+KINDS = (
+    "none", "kill", "unsynced", "unsynced", "fail", "fail", "fail then kill", "forever", "short", "short then kill",
+)  # fmt: skip
 
 EndOf = str
 """`kill`: the process dies, and all it wrote shows. `cut`: the power goes. `stop`: it is told to stop, then `kill`."""
@@ -111,7 +116,7 @@ def draw(chance: random.Random) -> list[Life]:
 
 
 def _draw_life(chance: random.Random) -> Life:
-    kind = chance.choice(("none", "kill", "unsynced", "unsynced", "fail", "fail", "fail then kill", "forever", "short"))
+    kind = chance.choice(KINDS)
     of = chance.choice(("changing", "changing", "changing", "every", "write", "sync", "replace", *RARE))
     among = {"every": 250, "changing": 90}.get(of, 25)
     n = 1 + int(among * chance.random() ** 1.5)
@@ -125,11 +130,12 @@ def _draw_life(chance: random.Random) -> Life:
         "fail": (Fail(n, number, after),),
         "fail then kill": (Fail(n, number, after), kill),
         "forever": (Fail(n, number, forever=True),),
+        "short then kill": (Short(1 + n % 20, chance.randrange(1200)), Kill(chance.choice((1, 2, 4)))),
         "short": (Short(1 + n % 25, chance.randrange(200), kill=chance.random() < 0.5),),
     }[kind]
     return Life(
         faults,
-        of={"none": "changing", "short": "write", "unsynced": UNSYNCED}.get(kind, of),
+        of={"none": "changing", "short": "write", "unsynced": UNSYNCED, "short then kill": GROUPS}.get(kind, of),
         end=chance.choice(("kill", "cut", "cut", "cut", "stop")),
         left=chance.choice((0, chance.randrange(1, 1 << 30), chance.randrange(1, 1 << 30))),
         mended=chance.choice((3, 20, 90)),
