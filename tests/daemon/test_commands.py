@@ -16,7 +16,9 @@ async def test_a_wrong_command_is_invalid_request_and_writes_nothing(daemon, com
     assert await refused(daemon, client, "submit", command_id="task-0001", command=command) == "invalid_request"
 
 
-@pytest.mark.parametrize("command_id", ["", "seven77", "a" * 129, "has space", "ümlauts-1", "dot.dot.1", 12345678, None])
+@pytest.mark.parametrize(
+    "command_id", ["", "seven77", "a" * 129, "has space", "ümlauts-1", "dot.dot.1", 12345678, None]
+)
 async def test_a_command_id_has_8_to_128_of_its_alphabet(daemon, command_id):
     client = await daemon.relay()
     assert await refused(daemon, client, "submit", command_id=command_id, command=TASK) == "invalid_request"
@@ -62,7 +64,9 @@ async def test_completing_a_configure_sets_it_and_rejecting_one_does_not(daemon)
     for at, (value, outcome) in enumerate([({"deep": [1]}, "completed"), ("other", "rejected")]):
         await submit(client, f"conf-000{at}", {"type": "configure", "key": "model", "value": value})
         await claim(worker)
-        assert (await client.done("status", relay="a")).get("config", {}) == ({} if not at else {"model": {"deep": [1]}})
+        assert (await client.done("status", relay="a")).get("config", {}) == (
+            {} if not at else {"model": {"deep": [1]}}
+        )
         await finish(worker, f"conf-000{at}", outcome)
     assert (await client.done("status", relay="a"))["config"] == {"model": {"deep": [1]}}
 
@@ -144,7 +148,8 @@ async def test_removing_ends_what_is_queued_in_one_group_and_nothing_else(daemon
 
 
 @pytest.mark.parametrize(
-    ("command", "state"), [(TASK, "pending"), (SIDE, "pending"), ({"type": "configure", "key": "k", "value": 1}, "queued")]
+    ("command", "state"),
+    [(TASK, "pending"), (SIDE, "pending"), ({"type": "configure", "key": "k", "value": 1}, "queued")],
 )
 async def test_a_cancel_of_what_no_worker_holds_ends_both_at_once_in_one_group(daemon, command, state):
     client = await daemon.relay()

@@ -88,7 +88,11 @@ async def test_who_waits_for_a_command_that_ends_with_more_than_are_remembered_i
         assert (await client.answer(first))["code"] == "not_found"
         assert (await client.answer(last))["reason"] == "removed"
         found = events(daemon, count + 1)
-        assert found[-1] == ("command.completed", "clear-001", {"type": "clear_queue", "result": {"removed": names[1:]}})
+        assert found[-1] == (
+            "command.completed",
+            "clear-001",
+            {"type": "clear_queue", "result": {"removed": names[1:]}},
+        )
         assert len(found) == 10_001
         assert not daemon.said("request_failed")
 

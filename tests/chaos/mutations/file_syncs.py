@@ -36,8 +36,8 @@ FILE_SYNCS = (
     Mutation(
         name="opening_trusts_whole_file",
         file="recovery/settling.py",
-        old=("watermark.segment == header.segment else 0\n        if start == self._x:"),
-        new=("watermark.segment == header.segment else self._x\n        if start == self._x:"),
+        old=("watermark.segment == header.segment else 0\n        if start == self._x and self._cut_is_synced:"),
+        new=("watermark.segment == header.segment else self._x\n        if start == self._x and self._cut_is_synced:"),
         protects="Without a watermark of this segment, all of it is written over itself.",
         tests=("tests/recovery/test_opening_evidence.py::test_a_watermark_of_another_segment_spares_no_rewrite",),
     ),
