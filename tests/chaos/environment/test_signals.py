@@ -7,7 +7,6 @@ import socket
 import time
 from pathlib import Path
 
-import pytest
 from chaos.environment.account import Account, settle, trouble
 from chaos.environment.clock import Clocks, needs_compiler
 from support.daemon import until
@@ -70,26 +69,27 @@ def test_sigpipe_and_sigxfsz_are_ignored(serving):
     settle(daemon, account)
 
 
-@pytest.mark.parametrize("taken", [0, 1, 63, 64, 65, 100])
-def test_a_limit_on_the_size_of_files_is_an_exact_short_write_and_service_resumes_when_it_is_raised(serving, taken):
+def test_a_limit_on_the_size_of_files_is_an_exact_short_write_and_service_resumes_when_it_is_raised(serving):
     """`storage_full`; never another group after half a group: the file ends where the group before ended."""
-    daemon, account = serving(), Account()
+    daemon = serving()
+    accounts = {taken: Account(f"r{taken}") for taken in (0, 1, 63, 64, 65, 100)}
+    hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)[1]
     with daemon.connect() as wire:
-        account.open(wire)
-        account.insist(wire)
-        active = daemon.relay("a") / "journal/active.log"
-        before = active.read_bytes()
-        hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)[1]
-        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (len(before) + taken, hard))
-        for _ in range(3):
-            assert account.record(wire, size=400)["code"] == "storage_full"
-            assert active.read_bytes() == before
-        account.read(wire)
-        assert wire.done("status", relay="a")["trouble"]
-        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
-        account.insist(wire)
-        assert active.read_bytes()[: len(before)] == before
-    settle(daemon, account)
+        for taken, account in accounts.items():
+            account.open(wire)
+            account.insist(wire)
+            active = daemon.relay(account.relay) / "journal/active.log"
+            before = active.read_bytes()
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (len(before) + taken, hard))
+            for _ in range(3):
+                assert account.record(wire, size=400)["code"] == "storage_full"
+                assert active.read_bytes() == before
+            account.read(wire)
+            assert wire.done("status", relay=account.relay)["trouble"]
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        for account in accounts.values():
+            account.insist(wire)
+    settle(daemon, *accounts.values())
 
 
 @needs_compiler

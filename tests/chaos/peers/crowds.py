@@ -152,7 +152,7 @@ def mutated_over_sockets(budget: Budget, result: Result, seconds: float, frames:
             budget.tell(f"{sent} mutated frames over sockets")
         result.count("mutated frames over sockets", sent)
         grown = (daemon.resident_bytes - before) / MIB
-        result.counts["memory grown meanwhile, MiB"] = grown
+        result.counts["memory that the daemon has more of after them, MiB"] = grown
         if daemon.resident_bytes - before > RSS_BYTES_MAX:
             _wrong(result, budget, f"the daemon has {grown:.1f} MiB more after {sent} mutated frames")
         # Relays that mutated names made are closed again when nobody uses them.

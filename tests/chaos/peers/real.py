@@ -6,7 +6,6 @@ import socket
 import statistics
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from support.daemon import Daemon
 from support.wire import Wire, frame
@@ -83,8 +82,3 @@ def many(daemon: Daemon, count: int) -> Iterator[list[socket.socket]]:
     finally:
         for connection in connections:
             connection.close()
-
-
-def resident_bytes() -> int:
-    """This process's own memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -26,9 +26,9 @@ from chaos.simulated.sweep import sweeps
 from chaos.simulated.world import History
 
 PROCESSES = 2
-HISTORIES, LIES = 40, 20
+HISTORIES, LIES = 20, 10
 """As many in one portion of work."""
-STRIDE = 24
+STRIDE = 48
 """A portion of a sweep strikes at every so many-th call; as many portions are the whole of it."""
 VIOLATIONS_MAX = 20
 
@@ -126,7 +126,7 @@ def run(budget: Budget, result: Result) -> None:
     with ProcessPoolExecutor(PROCESSES) as pool:
         running: set[Future[Portion]] = set()
         while running or not budget.over:
-            while not budget.over and len(running) < 2 * PROCESSES and len(result.violations) < VIOLATIONS_MAX:
+            while not budget.over and len(running) <= PROCESSES and len(result.violations) < VIOLATIONS_MAX:
                 running.add(pool.submit(*next(work)))
             if not running:
                 break
