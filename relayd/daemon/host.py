@@ -57,6 +57,7 @@ from relayd.protocol.messages import (
     Status,
     Submit,
 )
+from relayd.recovery.checked_map import CheckedMapError
 from relayd.recovery.idle import mark_idle
 from relayd.recovery.opening import Opened
 from relayd.relay.decide import decide
@@ -246,7 +247,7 @@ class Host:
             if not self._commanding.unsettled:
                 async with self.lane:
                     await self._environment.files.run(mark_idle, self._opened.relay)
-        except OSError as error:
+        except (OSError, CheckedMapError) as error:
             self._log.warning("closing_snapshot_failed", error=str(error))
 
     # Requests

@@ -31,7 +31,7 @@ from relayd.protocol.errors import (
     StateDetail,
 )
 from relayd.protocol.kinds import CommandCompleted, CommandEnded, CommandQueued, CommandRejected, RelayClosed
-from relayd.protocol.limits import STATE_BYTES_MAX
+from relayd.protocol.limits import KIB, PRODUCERS_REMEMBERED, STATE_BYTES_MAX, TERMINAL_IDS_REMEMBERED
 from relayd.protocol.messages import Accepted, Submit
 from relayd.relay.closed import closed_error
 from relayd.relay.endings import end_bodies
@@ -42,7 +42,10 @@ from relayd.relay.state import RelayState
 
 ENDED_BYTES: Final = 256
 PRODUCER_BYTES: Final = 600
-STATE_BYTES_OTHER: Final = 65_536
+STATE_BYTES_OTHER: Final = 65_536 + ENDED_BYTES * TERMINAL_IDS_REMEMBERED + PRODUCER_BYTES * PRODUCERS_REMEMBERED
+"""Whatever ends is remembered, and whoever records: this much of the state is theirs, taken or not."""
+CANCELS_BYTES: Final = 512 * KIB
+"""What the first cancels of their targets may take past the bound, as they let the state shrink."""
 _CANCELLABLE: Final = ("task", "configure", "side_task", "begin_checkpoint")
 
 
@@ -61,8 +64,7 @@ def read_submission(request: Submit, command: AnyCommand) -> Submission:
 
 def state_bytes(state: RelayState) -> int:
     """A bound of what the state takes in a snapshot."""
-    lane = state.lane
-    return STATE_BYTES_OTHER + lane.live_bytes + ENDED_BYTES * len(lane.ended) + PRODUCER_BYTES * len(state.producers)
+    return STATE_BYTES_OTHER + state.lane.live_bytes
 
 
 def repeat_of(state: RelayState, submission: Submission) -> Accepted | None:
@@ -93,7 +95,7 @@ def decide_submit(
     ends: list[bytes] = []
     match command:
         case Cancel():
-            ends = _cancel(lane, request.command_id, command, now_ms, queue_max)
+            ends = _cancel(state, submission, command, now_ms, queue_max)
         case RemoveQueued():
             removed = [command.command_id] if command.command_id in lane.queue else []
             ends = _remove(lane, removed, now_ms)
@@ -155,14 +157,21 @@ def _check_room(state: RelayState, submission: Submission, queue_max: int) -> No
     if waiting >= queue_max:
         message = f"{waiting} commands of this relay have not ended, which is the bound (`queue`): send it again later"
         raise OverloadedError(message, BoundDetail("queue"))
+    _check_state_bytes(state, submission)
+
+
+def _check_state_bytes(state: RelayState, submission: Submission, more: int = 0) -> None:
     size = entry_bytes(submission.request.command_id, store_command(submission.command))
-    if state_bytes(state) + size > STATE_BYTES_MAX:
+    if state_bytes(state) + size > STATE_BYTES_MAX + more:
         message = f"the relay's commands and settings fill the {STATE_BYTES_MAX} bytes there are: send it again later"
         raise OverloadedError(message, BoundDetail("state_bytes"))
 
 
-def _cancel(lane: Lane, command_id: str, command: Cancel, now_ms: int, queue_max: int) -> list[bytes]:
+def _cancel(
+    state: RelayState, submission: Submission, command: Cancel, now_ms: int, queue_max: int
+) -> list[bytes]:
     """Ends the target where no worker has it; else nothing yet."""
+    lane = state.lane
     target = lane.live(command.target)
     if target is None:
         ended = lane.ended.get(command.target)
@@ -177,8 +186,10 @@ def _cancel(lane: Lane, command_id: str, command: Cancel, now_ms: int, queue_max
         if len(lane.cancels) >= queue_max:
             message = f"{len(lane.cancels)} cancels wait for their targets to end, which is the bound (`queue`)"
             raise OverloadedError(message, BoundDetail("queue"))
+        _check_state_bytes(state, submission, 0 if lane.cancels_of(command.target) else CANCELS_BYTES)
         return []
-    return end_bodies(lane, command.target, CommandRejected(target.type, "cancelled"), now_ms, but=command_id)
+    end, own = CommandRejected(target.type, "cancelled"), submission.request.command_id
+    return end_bodies(lane, command.target, end, now_ms, but=own)
 
 
 def _unknown(command_id: str) -> RelaydError:

@@ -174,12 +174,16 @@ def test_a_worker_that_is_cancelled_says_nothing_and_its_identity_may_go_on(run_
 def test_run_calls_the_handler_for_each_up_to_capacity_at_once(run_worker, relay):
     async def main(client, worker):
         at_once, most = 0, 0
+        three = anyio.Event()
 
         async def handler(command):
             nonlocal at_once, most
             at_once += 1
             most = max(most, at_once)
-            await anyio.sleep(0.02)
+            if most == 3:
+                three.set()
+            await three.wait()
+            await anyio.sleep(0.001)
             at_once -= 1
             return command.payload * 2
 

@@ -5,7 +5,7 @@ import struct
 import msgspec
 import pytest
 from support.inside import inside
-from support.lane_calls import TASK, claim, events, finish, refused, submit
+from support.lane_calls import TASK, claim, events, finish, many, refused, submit
 from support.lane_calls import worker as connect_worker
 from support.wire import frame
 
@@ -132,11 +132,7 @@ async def test_the_last_8192_terminal_ids_are_remembered_across_a_restart_and_no
     notice = {"type": "notice", "text": "x"}
     async with inside(place) as daemon:
         client = await daemon.relay()
-        for at in range(REMEMBERED + 1):
-            client.send("submit", relay="a", command_id=f"notice-{at:06}", command=notice)
-            if at % 500 == 0:
-                await client.done("status", relay="a")
-        await client.done("status", relay="a")
+        await many(client, [f"notice-{at:06}" for at in range(REMEMBERED + 1)], notice)
         await daemon.nobody_asks()
     for _ in range(2):
         async with inside(place) as daemon:
