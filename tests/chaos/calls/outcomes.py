@@ -65,7 +65,7 @@ RULES = (
     Rule("serve", r".* R/acknowledged\.new( acknowledged)?", ROOM, FULL),
     Rule("serve", r".* R/acknowledged\.new( acknowledged)?", ANY, FAILED),
     # Reading
-    Rule("serve", r"(open read|pread) R/journal/(active\.log|RANGE\.log(\.zst)?)", ANY, TOLD_OR_NOBODY),
+    Rule("serve", r"(open read|pread) R/journal/(active\.log|RANGE\.log(\.zst)?)( \(deleted\))?", ANY, TOLD_OR_NOBODY),
     Rule("serve", r"(stat|entries) R(/.*)?", ANY, TOLD_OR_NOBODY),
     Rule("serve", "fsync R(/journal)?", ANY, TOLD_OR_NOBODY),
     # Opening: what needs room is put off, the rest refuses

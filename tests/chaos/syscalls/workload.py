@@ -60,7 +60,7 @@ class Workload:
     def until_idle(self, relay: str) -> None:
         """Waits until a relay is closed because nobody uses it."""
         hint = self._daemon.relay(relay) / "idle"
-        until(hint.exists, 10, f"{relay} is not closed")
+        until(hint.exists, 60, f"{relay} is not closed")
 
     def close(self) -> None:
         if self._wire is not None:
