@@ -167,9 +167,7 @@ def _check_state_bytes(state: RelayState, submission: Submission, more: int = 0)
         raise OverloadedError(message, BoundDetail("state_bytes"))
 
 
-def _cancel(
-    state: RelayState, submission: Submission, command: Cancel, now_ms: int, queue_max: int
-) -> list[bytes]:
+def _cancel(state: RelayState, submission: Submission, command: Cancel, now_ms: int, queue_max: int) -> list[bytes]:
     """Ends the target where no worker has it; else nothing yet."""
     lane = state.lane
     target = lane.live(command.target)

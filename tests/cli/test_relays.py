@@ -68,6 +68,7 @@ def test_status_json_is_the_documented_map(client, command):
         "retention": "checkpointed", "retention_bytes": None, "max_active": 1, "consumers": {"archive": f"2-{ZEROS}"},
         "readers": 1,
         "disk_bytes": 4096, "journal_bytes": 2048, "trouble": None,
+        "active": [], "queued": [], "queued_count": 0, "in_flight": [], "barrier": None, "config": {},
     }  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def test_status_for_people_names_every_part(client, command):
     shown = dict(line.split("  ", 1) for line in lines)
     assert {name.strip() for name in shown} == {
         "relay", "store", "execution", "latest", "acknowledged", "floor", "retained", "evicted", "retention",
-        "max_active", "readers", "on disk", "consumer archive", "trouble",
+        "max_active", "commands", "readers", "on disk", "consumer archive", "trouble",
     }  # fmt: skip
     assert any(line.endswith("nothing") and line.startswith("evicted") for line in lines)
 

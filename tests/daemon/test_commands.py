@@ -3,7 +3,7 @@
 import pytest
 import trio
 from support.inside import inside
-from support.lane_calls import AGAIN, SIDE, TASK, claim, cursor, events, finish, groups, kinds, refused, submit, told
+from support.lane_calls import AGAIN, SIDE, TASK, claim, events, finish, groups, kinds, refused, submit, told
 from support.lane_calls import worker as connect_worker
 from support.lane_choices import WRONG
 

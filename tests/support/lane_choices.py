@@ -21,7 +21,7 @@ WEIGHTS = {
     "task": 14, "side_task": 6, "configure": 4, "cancel": 9, "remove_queued": 3, "clear_queue": 1, "barrier": 10,
     "advance_floor": 3, "notice": 6, "again": 6, "wrong": 3, "ask": 7, "claim": 16, "finish": 16, "record": 9,
     "cancel_request": 5, "disconnect": 4, "connect": 8, "time": 7, "gate": 7, "sync_fails": 2, "killed_soon": 2,
-    "die": 1,
+    "die": 1, "burst": 8,
 }  # fmt: skip
 
 
@@ -190,20 +190,23 @@ class Choices:
     def _disconnect(self, at: int) -> tuple:
         return ("disconnect", at)
 
-    def _connect(self, at: int) -> tuple:
+    def _connect(self, _at: int) -> tuple:
         return ("connect", self.chance.randrange(5))
 
-    def _time(self, at: int) -> tuple:
+    def _time(self, _at: int) -> tuple:
         return ("time", self.chance.choice([0.8, 5.0, 20.0, 31.0, 70.0]))
 
-    def _gate(self, at: int) -> tuple:
+    def _gate(self, _at: int) -> tuple:
         return ("gate",)
 
-    def _sync_fails(self, at: int) -> tuple:
+    def _sync_fails(self, _at: int) -> tuple:
         return ("sync_fails",)
 
-    def _killed_soon(self, at: int) -> tuple:
+    def _killed_soon(self, _at: int) -> tuple:
         return ("killed_soon", self.chance.randint(1, 12), self.chance.choice(["before", "after", "torn"]))
 
-    def _die(self, at: int) -> tuple:
+    def _burst(self, at: int) -> tuple:
+        return ("burst", at, self.chance.randint(2, 5))
+
+    def _die(self, _at: int) -> tuple:
         return ("die",)

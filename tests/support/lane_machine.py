@@ -1,9 +1,10 @@
 """Random life of a relay's command lane, compared with the model after every step: answers, and events on disk.
 
-    Machine(tmp_path, random.Random(7), steps=120).run()
+    Machine(random.Random(7), steps=120).run()
 
-Several lives of the daemon on one place, each a Trio run's block; connections that come and go, some of them under one
-worker identity; valid and invalid requests; time that passes; syncs that are held back or fail; deaths at any moment.
+Several lives of the daemon on one simulated disk, each a block of one Trio run; connections that come and go, some of
+them under one worker identity; valid and invalid requests; time that passes; syncs that are held back or fail; deaths
+and power cuts at any moment.
 A step is one request or one thing that happens, then everything settles.
 """
 
@@ -13,13 +14,18 @@ from random import Random
 
 import msgspec
 import trio
+from chaos.simulated.disk import Disk
+from chaos.simulated.handles import STATE
 from support import oracle
 from support.faults import Fail, Faults, Kill, Short, changing, named
-from support.inside import Client, Inside, inside, run_virtually
+from support.inside import Client, Inside, run_virtually
 from support.lane_choices import Choices
-from support.lane_model import At, LaneModel
+from support.lane_ledger import At
+from support.lane_model import LaneModel
 from support.lane_words import same
 from trio.testing import wait_all_tasks_blocked
+
+from relayd.journal.storage import Directory
 
 LEASE, BARRIER = 30.0, 45.0
 WORKERS = (None, None, "w1", "w1", "w2")
@@ -33,9 +39,12 @@ class MismatchError(AssertionError):
 class Machine:
     """One history, all of it drawn from `chance`. `counts`: what has happened in it."""
 
-    def __init__(self, place: Path, chance: Random, *, steps: int, queue: int = 12) -> None:
-        self.place, self.chance, self.steps = place, chance, steps
-        self.settings = {"lease": LEASE, "barrier": BARRIER, "queue": queue}
+    def __init__(self, chance: Random, *, steps: int, queue: int = 12) -> None:
+        self.chance, self.steps = chance, steps
+        self.disk = Disk(Random(chance.random()))
+        self.closes_idle = chance.random() < 0.3
+        idle = 60 if self.closes_idle else 86_400
+        self.settings = {"lease": LEASE, "barrier": BARRIER, "queue": queue, "idle_relay": idle}
         self.max_active = chance.choice([1, 1, 2, 3])
         self.model = LaneModel(max_active=self.max_active, queue=queue, lease=LEASE, barrier=BARRIER)
         self.choices = Choices(chance, self.model)
@@ -45,7 +54,7 @@ class Machine:
         self.gated = False
         self.log: list[str] = []
         self.counts: dict[str, int] = {}
-        self._read: tuple[list, list[bytes]] = ([], [])
+        self._read: tuple[bytes, list[bytes]] = (b"", [])
         self.daemon: Inside
         self.faults: Faults
 
@@ -63,18 +72,37 @@ class Machine:
     async def _lives(self) -> None:
         while self.steps > 0:
             self.faults = Faults(None, changing)
+            state = self.disk.state()
+            if "relays" not in {entry.name for entry in state.entries()}:
+                state.make_directory("relays")
+                state.sync()
             try:
-                async with inside(self.place, faults=self.faults, **self.settings) as self.daemon:
-                    await self._live()
-                    if self.gated and self.chance.random() < 0.5:
-                        self.faults.dead = True
+                await self._one_life(self.faults.wrap(state.directory("relays")))
             except BaseException:
                 if not self.faults.dead:
                     raise
             self._look_at_what_is_left()
 
+    async def _one_life(self, relays: Directory) -> None:
+        async with trio.open_nursery() as nursery:
+            self.daemon = Inside(
+                Path(STATE), nursery, faults=self.faults, threads=False, settings=self.settings, relays=relays
+            )
+            try:
+                await self._live()
+                if self.gated and self.chance.random() < 0.5:
+                    self.faults.dead = True
+            finally:
+                nursery.cancel_scope.cancel()
+                self.daemon.gate.open()
+
     def _look_at_what_is_left(self) -> None:
         """The daemon is dead: what was answered is there, anything else as a whole request or not at all."""
+        if self.chance.random() < 0.5:
+            self.disk = self.disk.cut(self.chance)
+            self.count("power cuts")
+        else:
+            self.disk = self.disk.crash()
         events = self._events()
         count = len(events)
         self.log.append(f"died: {count} events are there, {self.synced} were durable, {self.model.frontier} decided")
@@ -83,8 +111,8 @@ class Machine:
         if count not in self.model.points:
             raise MismatchError(f"{count} events are left, which is in the middle of a request's group")
         self._compare(events)
+        # What is there without having been answered may still be lost: it shows, and is synced at the next opening.
         self.model.died(count)
-        self.synced = count
         self.connections = [None] * len(WORKERS)
         self.gated = False
         self.count("deaths")
@@ -132,7 +160,21 @@ class Machine:
         self.model.disconnect(number)
         await self._settle()
 
-    async def _request(self, at: int, op: str, wire: dict, said: tuple) -> None:
+    async def _request(self, *step: object) -> None:
+        self._send(*step)
+        await self._settle()
+
+    async def _burst(self, at: int, count: int) -> None:
+        """Several requests of one connection, sent before any of them is answered."""
+        number, _ = self.connections[at]
+        for _ in range(1 if isinstance(self.faults.plan, Fail) else count):
+            step = self.choices.step({at: number})
+            if step[0] == "request":
+                self.log.append(f"    {step}")
+                self._send(*step[1:])
+        await self._settle()
+
+    def _send(self, at: int, op: str, wire: dict, said: tuple) -> None:
         """Sends one, and lets the model decide it too."""
         number, client = self.connections[at]
         identity = (WORKERS[at],) if op == "claim" else ()
@@ -140,7 +182,6 @@ class Machine:
         request = client.send(op, **relay, **wire)
         getattr(self.model, op)((number, request), *identity, *said)
         self.choices.sent(number, request)
-        await self._settle()
 
     async def _gate(self) -> None:
         """Syncs are held back until the next."""
@@ -153,7 +194,9 @@ class Machine:
         await self._settle()
 
     async def _sync_fails(self) -> None:
-        """The sync of what waits fails, or else of what is recorded next."""
+        """The sync of what waits fails, or else of what is recorded next, where that cannot be an opening's own."""
+        if self.closes_idle:
+            return
         self.faults.counted = named("sync active.log")
         self.faults.count = 0
         self.faults.met = False
@@ -200,14 +243,14 @@ class Machine:
         self._compare_answers()
 
     def _events(self) -> list[bytes]:
-        journal = self.place / "relays" / "a" / "journal"
-        if not journal.exists():
+        try:
+            files = self.disk.tree("relays", "a", "journal")
+        except KeyError:
             return []
-        files = [(one.name, one.stat()) for one in sorted(journal.iterdir())]
-        seen = [(name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in files]
-        if seen != self._read[0]:
-            bodies = oracle.read_journal(journal)
-            self._read = (seen, [bodies[ordinal] for ordinal in range(1, len(bodies) + 1)])
+        written = files.get("active.log", b"")
+        if written != self._read[0]:
+            bodies = oracle.read_segment(written)[1]
+            self._read = (written, [bodies[ordinal] for ordinal in range(1, len(bodies) + 1)])
         return self._read[1]
 
     def _compare(self, bodies: list[bytes]) -> None:
