@@ -217,6 +217,7 @@ async def test_an_eviction_that_cannot_be_written_is_no_reason_to_open_again_and
     faults = Faults()
     async with inside(place, faults=faults, segment_bytes=4096) as daemon:
         client, reader = await daemon.connect(), await daemon.connect()
+        await client.call("open", relay="a")
         plant(faults, Fail(1, number, forever=True), *failing)
 
         async def use_it(minutes):
@@ -226,7 +227,6 @@ async def test_an_eviction_that_cannot_be_written_is_no_reason_to_open_again_and
                 await trio.sleep(1)
 
         with trio.fail_after(1000):
-            await client.call("open", relay="a")
             await let_it_spin(daemon, 5)
             reader.send("attach", relay="a", after="latest", wait_ms=60_000)
             await use_it(1)

@@ -53,7 +53,12 @@ class MemoryLimit:
     def held(self) -> int:
         """What cannot be given back at once: the process's own memory and the kernel's for it, without cached files."""
         fields = dict(line.split() for line in (self._path / "memory.stat").read_text().splitlines())
-        return int(fields["total_rss"]) + int((self._path / "memory.kmem.usage_in_bytes").read_text())
+        return int(fields["total_rss"]) + self.held_by_kernel
+
+    @property
+    def held_by_kernel(self) -> int:
+        """What the kernel holds for the process, sockets' buffers above all."""
+        return int((self._path / "memory.kmem.usage_in_bytes").read_text())
 
     @property
     def kills(self) -> int:

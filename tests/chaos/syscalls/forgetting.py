@@ -73,10 +73,12 @@ def _file_kind(file: File, path: str, own: list) -> str:
         return "a sealed file"
     if name != "active.log":
         return name
-    if own and isinstance(own[-1], Cut):
+    if not own:
+        return "active.log while opening"
+    if isinstance(own[-1], Cut):
         return "active.log cut"
     before = File(file.durable, file.pending[:-1])
-    overwrites = bool(own) and isinstance(own[-1], Write) and own[-1].offset < len(before.content)
+    overwrites = isinstance(own[-1], Write) and own[-1].offset < len(before.content)
     return "active.log written over itself" if overwrites else "a group"
 
 
