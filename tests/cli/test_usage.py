@@ -145,7 +145,11 @@ def test_a_file_that_is_not_there_is_66(arguments, tmp_path, capsys):
 def test_the_page_names_arguments_as_the_help_does(command):
     (row,) = re.findall(rf"^\| `{command}([^`]*)` \|", PAGE, re.MULTILINE)
     usage = CliRunner().invoke(relayd, [command, "--help"], terminal_width=200).stdout.split("\n\n")[0]
-    wanted = [re.sub(r"[\[\]{}]", "", word) for word in usage.split() if word not in ("Usage:", "relayd", "[OPTIONS]", command)]
+    wanted = [
+        re.sub(r"[\[\]{}]", "", word)
+        for word in usage.split()
+        if word not in ("Usage:", "relayd", "[OPTIONS]", command)
+    ]
     wanted = ["SHELL" if "|" in word else word.replace("...", "…") for word in wanted]
     assert re.sub(r" -o FILE|[\[\]]", "", row).split() == wanted
 

@@ -47,7 +47,6 @@ WITHOUT_CONSEQUENCE = {
     "watermark": "written again before segments go: the recordings have no rotation cut with one from before, "
     "corpus/test_watermark_of_a_collected_segment.py has",
     "acknowledged": "written over itself in case its own sync failed; in these recordings none does",
-    "watermark": "of a segment that is collected; tests/chaos/corpus/test_watermark_of_a_collected_segment.py shows it",
 }
 """Kinds whose absence shows in no state of these recordings, and why; all others have to stand in SHOWN."""
 
