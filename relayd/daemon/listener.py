@@ -33,9 +33,20 @@ class Listener:
         self.path = path
         self._socket = listening
         self._identity = identity
+        self._spare: int | None = None
+        """A descriptor that is given up to tell one client more that there are none."""
 
-    async def accept_all(self, accepted: Callable[[socket.socket], None], log: FilteringBoundLogger) -> None:
-        """Hands every client that connects to `accepted`, until `close`; out of descriptors, they wait."""
+    async def accept_all(
+        self,
+        accepted: Callable[[socket.socket], None],
+        turned_away: Callable[[socket.socket], None],
+        log: FilteringBoundLogger,
+    ) -> None:
+        """Hands every client that connects to `accepted`, until `close`.
+
+        Out of descriptors, it goes to `turned_away`, which closes it; where there is not even one for that, it waits.
+        """
+        self._take_spare()
         said_at = -math.inf
         while True:
             try:
@@ -52,9 +63,29 @@ class Listener:
                 if now >= said_at + _LOG_SECONDS:
                     said_at = now
                     log.warning("accept_failed", error=error.strerror)
-                await trio.sleep(_PAUSE_SECONDS)
+                if not self._turn_away(turned_away):
+                    await trio.sleep(_PAUSE_SECONDS)
                 continue
             accepted(connected)
+
+    def _turn_away(self, turned_away: Callable[[socket.socket], None]) -> bool:
+        """Accepts one client with the spare descriptor; False where that is gone, or was not enough."""
+        if self._spare is None:
+            self._take_spare()
+            return False
+        os.close(self._spare)
+        self._spare = None
+        try:
+            connected, _ = self._socket.accept()
+        except OSError:
+            return False
+        turned_away(connected)
+        self._take_spare()
+        return True
+
+    def _take_spare(self) -> None:
+        with contextlib.suppress(OSError):
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
         """Stops listening, and removes the socket's file where it is still this one."""
@@ -65,6 +96,9 @@ class Listener:
             if _identity(self.path) == self._identity:
                 Path(self.path).unlink()
         self._socket.close()
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
 
 
 def listen(path: str, mode: int) -> Listener:

@@ -72,6 +72,11 @@ class Server:
             return
         self.connect(transport, peer)
 
+    def turned_away(self, connected: socket.socket) -> None:
+        """Tells a client that there is no descriptor for it."""
+        text = "the daemon has no descriptor left for one more connection: close some, then connect again"
+        _tell_and_close(SocketTransport(connected), OverloadedError(text, BoundDetail("descriptors")))
+
     def connect(self, transport: Transport, peer: Peer) -> None:
         """Serves a client over any transport."""
         bound = self._environment.settings.connections
@@ -91,12 +96,7 @@ class Server:
 
     def _refuse(self, transport: Transport, bound: int) -> None:
         text = f"{bound} connections are open, which is the bound (`connections`): close some, then connect again"
-        try:
-            transport.send_now([encode_frame(to_wire(OverloadedError(text, BoundDetail("connections")), 0))])
-        except OSError:
-            pass
-        finally:
-            transport.close()
+        _tell_and_close(transport, OverloadedError(text, BoundDetail("connections")))
         now = trio.current_time()
         if now >= self._refused_at + 1.0:
             self._refused_at = now
@@ -168,6 +168,15 @@ class Server:
         """Ends every connection now."""
         for connection in list(self._connections):
             connection.close()
+
+
+def _tell_and_close(transport: Transport, why: OverloadedError) -> None:
+    try:
+        transport.send_now([encode_frame(to_wire(why, 0))])
+    except OSError:
+        pass
+    finally:
+        transport.close()
 
 
 def _few(versions: list[int]) -> str:

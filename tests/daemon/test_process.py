@@ -248,6 +248,9 @@ def test_descriptors_used_up_by_clients_leave_storage_its_own_and_it_recovers(pl
                     break
                 crowd.append(client)
             daemon.until_said("accept_failed")
+            with daemon.connect(hello=False) as refused:
+                assert refused.receive()["code"] == "overloaded"
+            used = daemon.descriptors
             for number in range(1, 30):
                 wire.done("record", relay="a", events=[["x", os.urandom(1000)]], producer="p", sequence=number)
             through = wire.done("status", relay="a")["latest"]
@@ -260,6 +263,7 @@ def test_descriptors_used_up_by_clients_leave_storage_its_own_and_it_recovers(pl
             assert len(daemon.said("accept_failed")) <= 6, "one line a second"
             for client in crowd:
                 client.close()
+            until(lambda: daemon.descriptors < used // 2, 5, "descriptors are not given back")
             with daemon.connect() as other:
                 assert len(other.done("relays")["relays"]) == 2
         assert daemon.stop() == 0

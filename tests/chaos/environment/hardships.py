@@ -116,13 +116,17 @@ def few_descriptors(place: Path, chance: Random) -> Counts:
                 clients.append(stack.enter_context(socket.socket(socket.AF_UNIX)))
                 clients[-1].connect(str(daemon.socket))
             daemon.until_said("accept_failed")
+            with daemon.connect(hello=False) as refused:
+                assert refused.receive()["detail"] == {"bound": "descriptors"}
             for _ in range(40):
                 account.insist(wire, size=chance.randrange(4000))
                 if chance.random() < 0.2:
                     wire.done("acknowledge", relay="a", through=wire.done("status", relay="a")["latest"])
             assert wire.done("status", relay="a").get("trouble") is None
+            used = daemon.descriptors
             for client in clients:
                 client.close()
+            until(lambda: daemon.descriptors < used - 10, 5, "descriptors are not given back")
             with daemon.connect() as newcomer:
                 newcomer.done("relays")
         _prove(daemon, [account])
