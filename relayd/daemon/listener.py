@@ -19,6 +19,7 @@ from structlog.typing import FilteringBoundLogger
 
 from relayd.daemon.settings import SOCKET_PATH_BYTES_MAX
 from relayd.daemon.starting import AlreadyRunningError, CannotStartError
+from relayd.journal.real_storage import Reserve
 
 BACKLOG: Final = 1024
 _OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -33,20 +34,19 @@ class Listener:
         self.path = path
         self._socket = listening
         self._identity = identity
-        self._spare: int | None = None
-        """A descriptor that is given up to tell one client more that there are none."""
 
     async def accept_all(
         self,
         accepted: Callable[[socket.socket], None],
         turned_away: Callable[[socket.socket], None],
+        reserve: Reserve,
         log: FilteringBoundLogger,
     ) -> None:
         """Hands every client that connects to `accepted`, until `close`.
 
-        Out of descriptors, it goes to `turned_away`, which closes it; where there is not even one for that, it waits.
+        Out of descriptors, it goes to `turned_away`, which closes it: storage lends one for that moment. Where that
+        has none either, it waits.
         """
-        self._take_spare()
         said_at = -math.inf
         while True:
             try:
@@ -63,29 +63,21 @@ class Listener:
                 if now >= said_at + _LOG_SECONDS:
                     said_at = now
                     log.warning("accept_failed", error=error.strerror)
-                if not self._turn_away(turned_away):
+                if not self._turn_away(turned_away, reserve):
                     await trio.sleep(_PAUSE_SECONDS)
                 continue
             accepted(connected)
 
-    def _turn_away(self, turned_away: Callable[[socket.socket], None]) -> bool:
-        """Accepts one client with the spare descriptor; False where that is gone, or was not enough."""
-        if self._spare is None:
-            self._take_spare()
-            return False
-        os.close(self._spare)
-        self._spare = None
+    def _turn_away(self, turned_away: Callable[[socket.socket], None], reserve: Reserve) -> bool:
+        """Accepts one client with a descriptor of the reserve; False where none is left there."""
         try:
-            connected, _ = self._socket.accept()
+            connected, _ = reserve.opening(self._socket.accept)
+            turned_away(connected)
         except OSError:
             return False
-        turned_away(connected)
-        self._take_spare()
+        finally:
+            reserve.refill()
         return True
-
-    def _take_spare(self) -> None:
-        with contextlib.suppress(OSError):
-            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
         """Stops listening, and removes the socket's file where it is still this one."""
@@ -96,9 +88,6 @@ class Listener:
             if _identity(self.path) == self._identity:
                 Path(self.path).unlink()
         self._socket.close()
-        if self._spare is not None:
-            os.close(self._spare)
-            self._spare = None
 
 
 def listen(path: str, mode: int) -> Listener:

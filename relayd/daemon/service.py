@@ -77,7 +77,13 @@ class _Daemon:
                 registry = Registry(self._state.relays, environment, nursery)
                 async with trio.open_nursery() as serving:
                     server = Server(environment, registry, serving)
-                    serving.start_soon(self._listener.accept_all, server.accepted, server.turned_away, environment.log)
+                    serving.start_soon(
+                        self._listener.accept_all,
+                        server.accepted,
+                        server.turned_away,
+                        self._state.reserve,
+                        environment.log,
+                    )
                     serving.start_soon(registry.open_unfinished)
                     environment.log.info(
                         "serving", version=__version__, socket=self._listener.path, state=self._state.state.path

@@ -12,7 +12,7 @@ import msgspec
 
 from relayd.daemon.starting import AlreadyRunningError, CannotStartError
 from relayd.journal.active import open_fresh
-from relayd.journal.real_storage import RealDirectory, open_state_directory
+from relayd.journal.real_storage import RealDirectory, Reserve, open_state_directory
 from relayd.journal.storage import Directory
 
 RELAYS: Final = "relays"
@@ -28,10 +28,14 @@ class Holder(msgspec.Struct):
 
 
 class StateDirectory(NamedTuple):
-    """The locked state directory and its `relays/`; both are closed when the daemon ends."""
+    """The locked state directory and its `relays/`; both are closed when the daemon ends.
+
+    `reserve`: the descriptors held back for storage.
+    """
 
     state: Directory
     relays: Directory
+    reserve: Reserve
 
     def close(self) -> None:
         """Gives the lock back."""
@@ -52,7 +56,7 @@ def lock_state(path: str, socket: str) -> StateDirectory:
         _refuse_shared(state)
         _lock(state, path)
         _write_holder(state, Holder(os.getpid(), socket))
-        return StateDirectory(state, _relays(state))
+        return StateDirectory(state, _relays(state), state.reserve)
     except OSError as error:
         state.close()
         message = f"the state directory {path} cannot be used: {error.strerror or error}; see to it or name another"

@@ -227,6 +227,11 @@ class RealDirectory:
         return True
 
     @property
+    def reserve(self) -> Reserve:
+        """What all that is opened from here shares."""
+        return self._reserve
+
+    @property
     def is_writable_by_others(self) -> bool:
         """Whether its mode lets anybody but its owner make, rename and remove names in it."""
         return bool(os.fstat(self._descriptor).st_mode & (modes.S_IWGRP | modes.S_IWOTH))

@@ -1,6 +1,12 @@
 """What holds of a relay while there is no room, and of a daemon that can do nothing about it."""
 
+import contextlib
+import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.daemon import Daemon, until
 
 
 def leftovers_by_kind(relay):
@@ -44,3 +50,19 @@ def is_quiet(daemon):
     cpu = daemon.cpu_seconds
     time.sleep(0.3)
     assert daemon.cpu_seconds - cpu < 0.15
+
+
+@contextlib.contextmanager
+def standing_still(daemon: Daemon) -> Iterator[None]:
+    """The daemon does nothing meanwhile: it is stopped, and goes on afterwards."""
+    daemon.signal(signal.SIGSTOP)
+    until(lambda: state_of(daemon) == "T", 5, "it does not stop")
+    try:
+        yield
+    finally:
+        daemon.signal(signal.SIGCONT)
+
+
+def state_of(daemon: Daemon) -> str:
+    """As the kernel has it: T for stopped."""
+    return Path(f"/proc/{daemon.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]

@@ -5,10 +5,10 @@ import resource
 import signal
 import socket
 import time
-from pathlib import Path
 
 from chaos.environment.account import Account, settle, trouble
 from chaos.environment.clock import Clocks, needs_compiler
+from chaos.environment.room import standing_still
 from support.daemon import until
 from support.wire import Wire, frame
 
@@ -106,15 +106,13 @@ def test_a_minute_of_sigstop_and_it_goes_on_without_a_storm_of_timeouts(make, pl
         silent = [_silent(daemon) for _ in range(20)]
         half = [_half(daemon) for _ in range(20)]
         until(lambda: wire.done("status", relay="a")["readers"] == 50, 5, "they do not wait")
-        daemon.signal(signal.SIGSTOP)
-        until(lambda: _state(daemon) == "T", 5, "it does not stop")
-        clocks.pass_time(59.5)
-        sent = account.send(wire)
-        for client in silent:
-            client.sendall(frame({"op": "hello", "id": 1, "versions": [1], "client": "late"}))
-        for client, rest in half:
-            client.socket.sendall(rest)
-        daemon.signal(signal.SIGCONT)
+        with standing_still(daemon):
+            clocks.pass_time(59.5)
+            sent = account.send(wire)
+            for client in silent:
+                client.sendall(frame({"op": "hello", "id": 1, "versions": [1], "client": "late"}))
+            for client, rest in half:
+                client.socket.sendall(rest)
         assert account.take(wire.answer(sent))["re"] == "recorded"
         for client, request in zip(waiting, requests, strict=True):
             assert client.answer(request)["re"] == "page"
@@ -131,10 +129,6 @@ def test_a_minute_of_sigstop_and_it_goes_on_without_a_storm_of_timeouts(make, pl
             client.close()
     assert not [line for line in daemon.log if line.get("level") in ("warning", "error", "critical")]
     settle(daemon, account)
-
-
-def _state(daemon):
-    return Path(f"/proc/{daemon.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
 def _silent(daemon):

@@ -33,7 +33,7 @@ def test_a_stale_socket_is_taken_over(make):
     assert not daemon.socket.exists()
 
 
-@pytest.mark.parametrize("what", ["file", "directory", "link", "fifo"])
+@pytest.mark.parametrize("what", ["file", "directory", "link"])
 def test_what_is_no_socket_is_refused_and_left_alone(make, place, what):
     daemon = make()
     match what:
@@ -43,8 +43,6 @@ def test_what_is_no_socket_is_refused_and_left_alone(make, place, what):
             daemon.socket.mkdir()
         case "link":
             daemon.socket.symlink_to(place / "elsewhere")
-        case "fifo":
-            os.mkfifo(daemon.socket)
     before = daemon.socket.lstat()
     refuses(daemon, 78, "is no socket")
     assert daemon.socket.lstat().st_ino == before.st_ino
@@ -82,16 +80,13 @@ def test_a_path_of_107_bytes_serves_and_one_of_108_is_refused(make, place):
     refuses(make(socket=f"{path}s"), 78, "107")
 
 
-@pytest.mark.parametrize("how", ["another socket", "a file", "nothing"])
+@pytest.mark.parametrize("how", ["another socket", "nothing"])
 def test_at_exit_only_its_own_is_unlinked(serving, how):
     daemon = serving()
     daemon.socket.unlink()
     with socket.socket(socket.AF_UNIX) as other:
-        match how:
-            case "another socket":
-                other.bind(str(daemon.socket))
-            case "a file":
-                daemon.socket.write_text("mine")
+        if how == "another socket":
+            other.bind(str(daemon.socket))
         assert daemon.stop() == 0
         assert daemon.socket.exists() == (how != "nothing")
 
@@ -112,9 +107,7 @@ def _connect(path, **more):
 
 
 @needs_root
-@pytest.mark.parametrize(
-    ("mode", "outcome"), [("0600", "PermissionError"), ("0660", "PermissionError"), ("0666", "welcome")]
-)
+@pytest.mark.parametrize(("mode", "outcome"), [("0600", "PermissionError"), ("0666", "welcome")])
 def test_a_client_of_another_user(serving, place, mode, outcome):
     """Refused by the socket's mode; let in by it, it still may not say for whom it speaks."""
     let_in(place)
@@ -126,7 +119,7 @@ def test_a_client_of_another_user(serving, place, mode, outcome):
     assert as_user(0, _connect(str(daemon.socket), worker="me")) == "welcome"
 
 
-@pytest.mark.parametrize("mode", [0o1777, 0o770])
+@pytest.mark.parametrize("mode", [0o1777])
 def test_a_socket_directory_that_others_can_write_in_is_refused_at_start(make, place, mode):
     (place / "open").mkdir()
     (place / "open").chmod(mode)
