@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from support.lane_machine import Machine
 
 SEEDS = range(40)
-seen = Counter()
 
 
 def live(chance, steps):
@@ -24,15 +23,16 @@ def test_every_answer_and_every_event_is_the_models_in_a_drawn_history(chance):
     live(chance, 40)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(100, 120))
 def test_every_answer_and_every_event_is_the_models_in_a_long_history(seed):
-    seen.update(live(Random(seed), 90))
+    live(Random(seed), 90)
 
 
-def test_the_histories_came_by_every_kind_of_answer():
-    """The counterproof: what never happens proves nothing. Counted over the histories that ran before this."""
-    if not seen:
-        pytest.skip("the histories were not run")
+def test_histories_come_by_every_kind_of_answer():
+    """The counterproof: what never happens proves nothing."""
+    seen = Counter()
+    for seed in SEEDS:
+        seen.update(live(Random(seed), 90))
     codes = ["cancelled", "conflict", "forbidden", "invalid_request", "invalid_state", "not_found", "overloaded"]
     for what in (*codes, "storage_failed", "timeout"):
         assert seen[f"answer error {what}"], what
