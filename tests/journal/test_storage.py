@@ -43,7 +43,9 @@ def limited(which: int, soft: int):
 def descriptors_used_up():
     """No descriptor is left to this process but those given back."""
     taken = []
-    with limited(resource.RLIMIT_NOFILE, 256):
+    # Above every descriptor that is open: one given back at or past the limit could not be used again.
+    highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    with limited(resource.RLIMIT_NOFILE, highest + 8):
         try:
             with contextlib.suppress(OSError):
                 while True:
